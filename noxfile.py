@@ -1,0 +1,333 @@
+"""Every task of the repository; `nox -l` lists them, `nox -s NAME -- ARGS` runs one.
+
+Each package is tested in an environment that holds only what it declares, so a forgotten dependency fails here and not
+at a user's.
+Sessions use uv when it is installed and virtualenv otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.10.9"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.error_on_missing_interpreters = True
+
+ROOT = Path(__file__).parent
+PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+SOURCES = ["noxfile.py", "packages", "bench", "tools"]
+
+NUMFMT, FPSAN, GEMM, LECTURES = (f"packages/{name}" for name in ("numfmt", "fpsan-tools", "tritongemm", "lectures"))
+PACKAGES = [NUMFMT, FPSAN, GEMM, LECTURES]
+#: What each package needs of the others, in installation order.
+NEEDS = {NUMFMT: [], FPSAN: [NUMFMT], GEMM: [NUMFMT, FPSAN], LECTURES: [NUMFMT]}
+#: (tests of, extras, packages installed beside it): each an environment of its own.
+TEST_ENVIRONMENTS = {
+    "numfmt": (NUMFMT, "", []),
+    "numfmt-extras": (NUMFMT, "[fast,plot,dask]", []),
+    "fpsan-tools": (FPSAN, "[triton]", [NUMFMT]),
+    "tritongemm": (GEMM, "", [NUMFMT, FPSAN]),
+    "lectures": (LECTURES, "[plot]", [NUMFMT]),
+}
+TRITON_VERSIONS = ["3.8.0", "3.9.0"]
+
+
+def group(name: str) -> list[str]:
+    """The requirements of a dependency group of the root pyproject.toml."""
+    return list(nox.project.dependency_groups(PROJECT, name))
+
+
+def pip_settings() -> dict[str, str]:
+    """What this machine gave pip (files and environment), in the names that uv reads, so that both resolve alike."""
+    try:
+        listed = subprocess.run(
+            [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):  # an environment without pip has nothing to hand over
+        return {}
+    found: dict[str, str] = {}
+    for line in listed.splitlines():  # later lines (site, environment) override earlier ones as in pip
+        key, _, value = line.partition("=")
+        found[key.rsplit(".", 1)[-1]] = value.strip().strip("'\"")
+    # The environment wins over files, whatever the order of the list.
+    for key in ("find-links", "index-url", "extra-index-url", "constraint"):
+        found[key] = os.environ.get("PIP_" + key.upper().replace("-", "_"), found.get(key, ""))
+    names = {"find-links": "UV_FIND_LINKS", "index-url": "UV_DEFAULT_INDEX", "constraint": "UV_CONSTRAINT"}
+    settings = {names[key]: found[key] for key in names if found.get(key)}
+    if "UV_FIND_LINKS" in settings:
+        settings["UV_FIND_LINKS"] = ",".join(settings["UV_FIND_LINKS"].split())
+    remote = [url for url in found.get("extra-index-url", "").split() if url.startswith("http")]
+    if remote:
+        settings["UV_INDEX"] = " ".join(remote)
+    return {name: value for name, value in settings.items() if name not in os.environ}
+
+
+def install(session: nox.Session, *requirements: str) -> None:
+    """Install into the session's environment; uv is handed what pip was given."""
+    env: Mapping[str, str] = pip_settings() if session.venv_backend == "uv" else {}
+    session.install(*requirements, env=dict(env))
+
+
+def local(path: str, extras: str = "") -> str:
+    """The requirement string of a package of this repository."""
+    return f"{ROOT / path}{extras}"
+
+
+def has_cuda_gpu() -> bool:
+    """Whether the driver's own tool sees a CUDA GPU (no torch needed to ask)."""
+    tool = shutil.which("nvidia-smi")
+    return bool(tool) and subprocess.run([tool, "-L"], capture_output=True, check=False).stdout.startswith(b"GPU")
+
+
+def run_pytest(session: nox.Session, *args: str) -> None:
+    """Run pytest; no collected test (exit code 5) is a failure like any other."""
+    session.run("python", "-m", "pytest", *args)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and formatting with Ruff; `-- --fix` repairs what it can."""
+    install(session, *group("lint"))
+    fix = "--fix" in session.posargs
+    session.run("ruff", "check", *(["--fix"] if fix else []), *SOURCES)
+    session.run("ruff", "format", *([] if fix else ["--check"]), *SOURCES)
+
+
+@nox.session
+def typecheck(session: nox.Session) -> None:
+    """Check types with mypy in strict mode."""
+    install(session, *group("typecheck"))
+    session.run("mypy", *(f"{path}/src" for path in PACKAGES))
+
+
+@nox.session
+@nox.parametrize("suite", list(TEST_ENVIRONMENTS), ids=list(TEST_ENVIRONMENTS))
+def tests(session: nox.Session, suite: str) -> None:
+    """Run every package's CPU tests, each in an environment with only its declared dependencies."""
+    path, extras, beside = TEST_ENVIRONMENTS[suite]
+    peers = group("peers") if path == NUMFMT else []
+    install(session, *(local(other) for other in beside), local(path, extras), *group("test"), *peers)
+    run_pytest(session, f"{path}/tests", *session.posargs)
+
+
+@nox.session
+def torch_tests(session: nox.Session) -> None:
+    """Run the tests that need torch, in one environment with all packages and their torch extras."""
+    install(
+        session,
+        local(NUMFMT, "[torch]"), local(FPSAN, "[triton,torch]"), local(GEMM, "[torch]"), local(LECTURES),
+        *group("test"), *group("peers"),
+    )  # fmt: skip
+    run_pytest(session, "-m", "torch and not gpu and not exhaustive", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site strictly and check that every local link resolves and nothing loads from another host."""
+    install_docs(session)
+    build_site(session)
+
+
+def install_docs(session: nox.Session) -> None:
+    """The site's executed blocks and references call all four packages."""
+    install(session, local(NUMFMT), local(FPSAN, "[triton]"), local(GEMM), local(LECTURES), *group("docs"))
+
+
+def build_site(session: nox.Session) -> None:
+    """Build `site/` and check it."""
+    session.run("mkdocs", "build", "--strict", "--clean", env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run("python", "tools/check_site.py", "site")
+
+
+@nox.session(default=False)
+def docs_serve(session: nox.Session) -> None:
+    """Serve the site locally and rebuild on changes."""
+    install_docs(session)
+    session.run("mkdocs", "serve", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+def build_distributions(session: nox.Session, out: Path) -> None:
+    """Build every package: an sdist, and the wheel from that sdist."""
+    install(session, *group("release"))
+    for path in PACKAGES:
+        session.run("python", "-m", "build", "--outdir", str(out), path, silent=True, env=pip_settings())
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build sdist and wheel of every package and check their contents; they stay in `dist/`."""
+    out = ROOT / "dist"
+    shutil.rmtree(out, ignore_errors=True)
+    build_distributions(session, out)
+    session.run("python", "tools/check_dist.py", str(out))
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Install all built wheels together into a clean environment and run every package's tests against them."""
+    out = Path(session.create_tmp()).absolute() / "dist"
+    shutil.rmtree(out, ignore_errors=True)
+    build_distributions(session, out)
+    clean = Path(session.create_tmp()).absolute() / "clean"
+    shutil.rmtree(clean, ignore_errors=True)
+    python = clean / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    requirements = [str(path) for path in sorted(out.glob("*.whl"))] + group("test")
+    if session.venv_backend == "uv":
+        session.run(
+            "uv", "venv", "--quiet", "--python", str(session.python or sys.executable), str(clean), external=True
+        )
+        session.run(
+            "uv", "pip", "install", "--quiet", "--python", str(python), *requirements, external=True, env=pip_settings()
+        )
+    else:
+        session.run("python", "-m", "venv", str(clean))
+        session.run(str(python), "-m", "pip", "install", "--quiet", *requirements, external=True)
+    session.run(str(python), "tools/check_installed.py", str(ROOT), external=True)
+    session.run(str(python), "-m", "pytest", "-q", *session.posargs, external=True)
+
+
+@nox.session(default=False)
+def audit(session: nox.Session) -> None:
+    """The main job: two GEMM kernels in (`-- mod:kernel_a file.py:kernel_b`), a reasoned verdict and a report out."""
+    # torch is only needed to reach a GPU; a CPU audit must not cost its gigabytes.
+    extras = "[torch]" if has_cuda_gpu() else ""
+    if not no_venv(session):
+        install(session, local(NUMFMT), local(FPSAN), local(GEMM, extras))
+    session.run("python", "-m", "tritongemm", "audit", *session.posargs, env=no_venv_path(session))
+
+
+def no_venv(session: nox.Session) -> bool:
+    """Whether nox was told `--no-venv`: the torch and triton already there are used."""
+    return session.venv_backend == "none"
+
+
+def no_venv_path(session: nox.Session) -> dict[str, str]:
+    """PYTHONPATH with the four source folders where nothing is installed."""
+    if not no_venv(session):
+        return {}
+    path = [str(ROOT / package / "src") for package in PACKAGES]
+    return {"PYTHONPATH": os.pathsep.join([*path, *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
+@nox.session(default=False)
+def gpu_tests(session: nox.Session) -> None:
+    """Run the tests that need a CUDA GPU and compare them bit for bit with the CPU models; without a GPU this fails."""
+    if not has_cuda_gpu():
+        session.error("gpu_tests needs a CUDA GPU and `nvidia-smi -L` lists none: run it on a machine with one")
+    if not no_venv(session):
+        install(
+            session,
+            local(NUMFMT, "[torch]"), local(FPSAN, "[triton,torch]"), local(GEMM, "[torch]"), local(LECTURES),
+            *group("test"),
+        )  # fmt: skip
+    for path in PACKAGES[:3]:
+        env = no_venv_path(session)
+        session.run("python", "-m", "pytest", f"{path}/tests", "-m", "gpu", *session.posargs, env=env)
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Run the benchmarks against their peers (`-- NAME ...` selects); results go to `bench/results/`."""
+    if not no_venv(session):
+        extras = "[torch]" if has_cuda_gpu() else ""
+        install(
+            session,
+            local(NUMFMT, "[fast,plot]"), local(FPSAN, "[triton]"), local(GEMM, extras), local(LECTURES),
+            *group("peers"),
+        )  # fmt: skip
+    names = {
+        path.stem: path for path in sorted((ROOT / "bench").glob("*.py")) if not path.stem.startswith(("_", "record_"))
+    }
+    options = [arg for arg in session.posargs if arg.startswith("-")]
+    wanted = [arg for arg in session.posargs if not arg.startswith("-")] or list(names)
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        session.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(names)}")
+    for name in wanted:
+        session.run("python", str(names[name]), *options, env=no_venv_path(session))
+
+
+@nox.session(default=False)
+def lectures(session: nox.Session) -> None:
+    """Run a lecture: `-- run rounding-and-accumulation --quick`; without arguments list them."""
+    install(session, local(NUMFMT), local(FPSAN, "[triton]"), local(GEMM), local(LECTURES, "[plot]"))
+    session.run("python", "-m", "numfmt_lectures", *(session.posargs or ["list"]))
+
+
+@nox.session(default=False)
+def exhaustive(session: nox.Session) -> None:
+    """Run the full oracles (hours allowed)."""
+    install(session, local(NUMFMT, "[fast]"), local(FPSAN, "[triton]"), local(GEMM), local(LECTURES))
+    install(session, *group("test"), *group("peers"))
+    run_pytest(session, "-m", "exhaustive", *session.posargs)
+
+
+@nox.session(default=False)
+@nox.parametrize("triton", TRITON_VERSIONS)
+def matrix(session: nox.Session, triton: str) -> None:
+    """Run the tests of fpsan-tools and tritongemm against every supported Triton."""
+    install(session, local(NUMFMT), local(FPSAN, "[triton]"), local(GEMM), f"triton=={triton}", *group("test"))
+    run_pytest(session, f"{FPSAN}/tests", f"{GEMM}/tests", *session.posargs)
+
+
+@nox.session(default=False)
+def browser(session: nox.Session) -> None:
+    """Build the site and test its pages in headless Chromium."""
+    install_docs(session)
+    install(session, *group("browser"))
+    build_site(session)
+    session.run("python", "tools/browser_tests.py", "site", *session.posargs)
+
+
+@nox.session(default=False)
+def minimums(session: nox.Session) -> None:
+    """Run the tests with the oldest versions that the packages' requirements allow."""
+    if session.venv_backend != "uv":
+        session.error("minimums resolves the lowest versions with uv: `pip install uv` first")
+    everything = [local(NUMFMT), local(FPSAN, "[triton]"), local(GEMM), local(LECTURES)]
+    install(session, "--resolution", "lowest-direct", *everything, *group("test"))
+    run_pytest(session, *session.posargs)
+
+
+@nox.session(default=False)
+def coverage(session: nox.Session) -> None:
+    """Measure the CPU tests' line and branch coverage; the report goes to `htmlcov/`."""
+    install(session, *(local(path) for path in PACKAGES), local(FPSAN, "[triton]"), *group("test"), *group("peers"))
+    install(session, "coverage[toml]>=7.6")
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "report")
+    session.run("coverage", "html", "--quiet")
+
+
+@nox.session(default=False)
+def release(session: nox.Session) -> None:
+    """Prepare a release: `-- PACKAGE VERSION` writes the changelog from its fragments and builds."""
+    if len(session.posargs) != 2 or f"packages/{session.posargs[0]}" not in PACKAGES:
+        names = ", ".join(path.removeprefix("packages/") for path in PACKAGES)
+        session.error(f"release takes a package and a version: nox -s release -- PACKAGE VERSION; packages are {names}")
+    package, version = session.posargs
+    install(session, *group("release"))
+    session.run("python", "tools/set_version.py", package, version)
+    session.run("towncrier", "build", "--yes", "--config", f"packages/{package}/pyproject.toml", "--version", version,
+                "--dir", f"packages/{package}")  # fmt: skip
+    out = ROOT / "dist"
+    shutil.rmtree(out, ignore_errors=True)
+    build_distributions(session, out)
+    session.run("python", "tools/check_dist.py", str(out))
+    session.log(f"review the diff, commit it, then tag {package}-v{version}")
+
+
+@nox.session(name="next", default=False)
+def next_triton(session: nox.Session) -> None:
+    """Try the newest Triton, also pre-releases and versions outside the supported range, to see what it breaks."""
+    install(session, local(NUMFMT), local(FPSAN), *group("test"))
+    install(session, "--upgrade", "--pre", "triton")
+    install(session, "--no-deps", local(GEMM))
+    run_pytest(session, f"{FPSAN}/tests", f"{GEMM}/tests", *session.posargs)
