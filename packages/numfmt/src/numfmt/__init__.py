@@ -1,3 +1,73 @@
-"""Number formats, rounding, summation orders and GPU matrix units, simulated exactly and fast on a CPU."""
+"""Number formats, rounding, summation orders and GPU matrix units, simulated exactly and fast on a CPU.
+
+``import numfmt`` loads the formats and the rounding only; everything else is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from numfmt.formats import (
+    BF16,
+    E8M0,
+    FORMATS,
+    FP4_E2M1,
+    FP6_E2M3,
+    FP6_E3M2,
+    FP8_E3M4,
+    FP8_E4M3,
+    FP8_E4M3_IEEE,
+    FP8_E4M3B11FNUZ,
+    FP8_E4M3FNUZ,
+    FP8_E5M2,
+    FP8_E5M2FNUZ,
+    FP16,
+    FP32,
+    FP64,
+    TF32,
+    FloatFormat,
+)
+from numfmt.rounding import OVERFLOWS, ROUNDINGS
 
 __version__ = "0.1.0"
+
+#: Public names that are loaded on first use, and the modules they live in.
+_LAZY: dict[str, str] = {}
+
+__all__ = [  # noqa: RUF022 (grouped by subject)
+    "FloatFormat",
+    "FORMATS",
+    "FP64",
+    "FP32",
+    "TF32",
+    "FP16",
+    "BF16",
+    "FP8_E4M3",
+    "FP8_E5M2",
+    "FP8_E4M3FNUZ",
+    "FP8_E5M2FNUZ",
+    "FP8_E4M3B11FNUZ",
+    "FP8_E4M3_IEEE",
+    "FP8_E3M4",
+    "FP6_E2M3",
+    "FP6_E3M2",
+    "FP4_E2M1",
+    "E8M0",
+    "ROUNDINGS",
+    "OVERFLOWS",
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = _LAZY[name]
+    except KeyError:
+        raise AttributeError(f"module 'numfmt' has no attribute {name!r}") from None
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

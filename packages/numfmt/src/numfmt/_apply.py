@@ -1,0 +1,193 @@
+"""From a user's array to the engine and back: input checks, the random numbers, the type of the result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from numfmt import _parts
+from numfmt._engine import round_parts
+from numfmt._errors import unknown_name
+from numfmt._parts import Parts
+from numfmt._random import Seed, draw_key, philox_words
+from numfmt.rounding import OverflowPolicy, RoundingMode, overflow_policy, rounding_mode
+
+if TYPE_CHECKING:
+    from numfmt.formats import FloatFormat
+
+#: Replacements for NaN that :meth:`FloatFormat.round` offers where a format has none.
+NAN_REPLACEMENTS = ("zero", "largest")
+
+
+def as_numbers(x: Any, argument: str = "x") -> NDArray[Any]:
+    """x as a native-endian array of float64, float32, longdouble, an integer type, or object.
+
+    Smaller floating-point types, those of ml_dtypes included, are widened to float64, which holds them exactly.
+
+    Raises:
+        TypeError: If x holds no real numbers.
+    """
+    array = np.asarray(x)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    kind, name = array.dtype.kind, array.dtype.name
+    if kind == "f":
+        return array if array.dtype in (np.float64, np.float32, np.longdouble) else array.astype(np.float64)
+    if kind in "iub" or kind == "O":
+        return array
+    if name.startswith(("float", "bfloat")):  # ml_dtypes registers its types with kind "V" or "f"
+        return array.astype(np.float64)
+    if name.startswith(("int", "uint")):
+        return array.astype(np.int64)
+    raise TypeError(
+        f"{argument} must hold real numbers, not {array.dtype}"
+        + ("; round .real and .imag separately" if kind == "c" else "")
+    )
+
+
+def take_apart(x: Any) -> Parts:
+    """Parts of any input numbers, exactly."""
+    array = as_numbers(x)
+    kind = array.dtype.kind
+    if kind == "O":
+        return _parts.from_objects(array)
+    if kind != "f":
+        return _parts.from_integer(array)
+    if array.dtype == np.longdouble and array.dtype != np.float64:
+        return _parts.from_longdouble(array)
+    return _parts.from_float64(array.astype(np.float64, copy=False))
+
+
+def check_random_bits(random_bits: object) -> int:
+    """The number of random bits, checked."""
+    if isinstance(random_bits, bool) or not isinstance(random_bits, int | np.integer):
+        raise TypeError(f"random_bits must be an integer, not {type(random_bits).__name__} {random_bits!r}")
+    if not 1 <= random_bits <= 32:
+        raise ValueError(f"random_bits must be between 1 and 32, not {random_bits}")
+    return int(random_bits)
+
+
+def check_random(random: Any, random_bits: int, shape: tuple[int, ...]) -> NDArray[np.uint32]:
+    """The user's random integers, checked."""
+    array = np.asarray(random)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"random must hold integers in [0, 2**random_bits), not {array.dtype}")
+    if array.shape != shape:
+        raise ValueError(f"random must have the shape of x, {shape}, not {array.shape}")
+    if array.size and (int(array.min()) < 0 or int(array.max()) >= 1 << random_bits):
+        raise ValueError(f"random must lie in [0, 2**random_bits) = [0, {1 << random_bits})")
+    return array.astype(np.uint32)
+
+
+def check_nan(nan: object) -> str | None:
+    """The name of a replacement for NaN, checked."""
+    if nan is None or nan in NAN_REPLACEMENTS:
+        return None if nan is None else str(nan)
+    raise ValueError(unknown_name("nan", nan, NAN_REPLACEMENTS))
+
+
+def fits_float32(fmt: FloatFormat) -> bool:
+    """float32 holds every value of the format."""
+    lowest = fmt.emin - fmt.mantissa_bits if fmt.subnormals else fmt.emin
+    return fmt.mantissa_bits <= 23 and fmt.emax <= 127 and lowest >= -149
+
+
+def round_to(
+    fmt: FloatFormat,
+    x: Any,
+    rounding: str | RoundingMode,
+    rng: Seed,
+    overflow: str | OverflowPolicy | None,
+    nan: str | None,
+    random_bits: int,
+    random: Any,
+) -> Any:
+    """Round numbers to a format; see :meth:`FloatFormat.round`."""
+    mode = rounding_mode(rounding)
+    policy = overflow_policy(fmt.overflow if overflow is None else overflow)
+    check_nan(nan)
+    random_bits = check_random_bits(random_bits)
+    array = as_numbers(x)
+    words = None
+    if mode.stochastic:
+        if random is not None:
+            words = check_random(random, random_bits, array.shape)
+        else:
+            words = philox_words(draw_key(rng), 0, array.size).reshape(array.shape) >> np.uint32(32 - random_bits)
+    result = round_parts(fmt, take_apart(array), mode, policy, nan, words, random_bits)
+    if array.dtype == np.float32 and fits_float32(fmt):
+        result = result.astype(np.float32)
+    return result if isinstance(x, np.ndarray) else result[()]
+
+
+def round_sum(
+    fmt: FloatFormat,
+    high: NDArray[np.float64],
+    low: NDArray[np.float64],
+    rounding: str | RoundingMode = "nearest_even",
+    overflow: str | OverflowPolicy | None = None,
+    *,
+    nan: str | None = None,
+    random: NDArray[np.uint32] | None = None,
+    random_bits: int = 32,
+) -> NDArray[np.float64]:
+    """Round unevaluated sums ``high + low`` to a format, each with one rounding, in every mode.
+
+    This is what a simulated addition needs after TwoSum (Knuth, TAOCP 4.2.2): the pair is the exact sum, and rounding
+    ``high`` alone would round twice. Inputs are not checked.
+
+    For formats of at most 51 significant bits the pair can also be folded into one float64 first, by rounding it to
+    odd: where ``low`` is not zero and ``high`` has an even last bit, replace ``high`` by its neighbour in the direction
+    of ``low`` (S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums", IEEE TC 2008). Then any rounding
+    of that float64 is the rounding of the pair. :func:`fold_to_odd` does it.
+
+    Args:
+        fmt: The format.
+        high: float64, the sum rounded to nearest, any shape.
+        low: float64, the rest, ``abs(low) <= ulp(high) / 2``; 0 where ``high`` is not finite. Same shape.
+        rounding: Rounding mode.
+        overflow: Overflow policy; None takes the format's own.
+        nan: What NaN becomes in a format without NaN.
+        random: For stochastic modes, integers in ``[0, 2**random_bits)``, same shape.
+        random_bits: Number of random bits.
+
+    Returns:
+        float64 values of the format, same shape.
+    """
+    parts = _parts.from_float64(high)
+    # Bring low to the units of the 64-bit significand (11 bits below high's last bit); what is left below is
+    # inexactness. Where they pull in opposite directions, borrow one unit so that the fraction stays positive.
+    units = np.where(parts.nan | parts.infinite | (parts.significand == 0), 0.0, low)
+    with np.errstate(under="ignore"):
+        units = np.ldexp(np.where(parts.negative, -units, units), -parts.exponent)
+    whole = np.floor(units)
+    significand = parts.significand + whole.astype(np.int64).view(np.uint64)
+    inexact = units != whole
+    # A power of two minus something has one bit less in front.
+    short = (significand < np.uint64(1 << 63)) & (significand != 0)
+    significand = np.where(short, significand << np.uint64(1), significand)
+    significand = np.where(short, significand + np.floor(2 * (units - whole)).astype(np.uint64), significand)
+    inexact = np.where(short, 2 * units != np.floor(2 * units), inexact)
+    exponent = parts.exponent - short
+    parts = Parts(parts.negative, significand, exponent, inexact, parts.nan, parts.infinite)
+    mode = rounding_mode(rounding)
+    policy = overflow_policy(fmt.overflow if overflow is None else overflow)
+    return round_parts(fmt, parts, mode, policy, nan, random, random_bits)
+
+
+def fold_to_odd(high: NDArray[np.float64], low: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The exact sum ``high + low`` rounded to odd in float64; see :func:`round_sum`.
+
+    Args:
+        high: float64, the sum rounded to nearest.
+        low: float64, the rest.
+
+    Returns:
+        float64, same shape: ``high`` where ``low`` is 0 or ``high`` is odd, else the neighbour of ``high`` towards
+        ``low``.
+    """
+    even = (high.view(np.uint64) & np.uint64(1)) == 0
+    move = even & (low != 0) & np.isfinite(high)
+    return np.where(move, np.nextafter(high, np.where(low > 0, np.inf, -np.inf)), high)
