@@ -262,13 +262,10 @@ def exact_dot(a: ArrayLike, b: ArrayLike, axis: int = -1) -> Float64Array:
     step = max(1, _BLOCK // max(terms, 1))
     for start in range(0, count, step):
         # Rows are gathered block by block, so that a broadcast operand is never copied whole.
-        index = np.unravel_index(np.arange(start, min(start + step, count)), outer) if outer else ()
-        rows = (np.ascontiguousarray(v[index]).reshape(-1, terms) for v in (x, y))
-        value = dot_rows(*rows).value
-        if outer:
-            result[index] = value
-        else:
-            result[...] = value[0]
+        size = min(step, count - start)
+        index = np.unravel_index(np.arange(start, start + size), outer) if outer else ()
+        rows = (np.ascontiguousarray(v[index]).reshape(size, terms) for v in (x, y))
+        result[index] = dot_rows(*rows).value.reshape(np.shape(result[index]))
     return result
 
 
