@@ -110,9 +110,8 @@ def two_prod(a: Float64Array, b: Float64Array) -> Carried:
 def products_are_easy(a: Float64Array, b: Float64Array, product: Float64Array) -> NDArray[np.bool_]:
     """Where `two_prod` is exact: operands can be split, the product neither overflows nor nears the subnormals."""
     size = np.abs(product)
-    easy = (size >= _PRODUCT_MIN) & (size <= _PRODUCT_MAX) & (np.abs(a) < _SPLIT_LIMIT) & (np.abs(b) < _SPLIT_LIMIT)
-    finite = np.isfinite(a) & np.isfinite(b)
-    result: NDArray[np.bool_] = easy | (((a == 0.0) | (b == 0.0)) & finite)
+    in_range = ((size >= _PRODUCT_MIN) & (size <= _PRODUCT_MAX)) | (a == 0.0) | (b == 0.0)
+    result: NDArray[np.bool_] = in_range & (np.abs(a) < _SPLIT_LIMIT) & (np.abs(b) < _SPLIT_LIMIT)
     return result
 
 
