@@ -17,10 +17,9 @@ from fpsan_tools.algebra.floats import FLOAT_TYPES, FloatType, Payload, constant
 from fpsan_tools.algebra.matrix import ring_matmul
 from fpsan_tools.errors import FpsanError, UnknownName
 
-# libdevice functions that 3.9 computes as the operation they stand for, in fp32 only, by number of operands.
-_EXTERN_ALIASES_39 = {
+# libdevice functions that are computed as the operation they stand for, in fp32 only.
+_EXTERN_ALIASES_38 = {
     "__nv_fast_expf": "exp",
-    "__nv_expf": "exp",
     "__nv_exp2f": "exp2",
     "__nv_logf": "log",
     "__nv_log2f": "log2",
@@ -34,10 +33,13 @@ _EXTERN_ALIASES_39 = {
     "__nv_fdiv_rn": "div",
     "__nv_fmaf": "fma",
 }
+_EXTERN_ALIASES_39 = {**_EXTERN_ALIASES_38, "__nv_expf": "exp"}
 
 # Formats of dot_scaled operands: the float type of the payloads, or None for packed e2m1 nibbles.
 _SCALED_FORMATS = {"e4m3": "fp8e4m3fn", "e5m2": "fp8e5m2", "e2m1": None, "bf16": "bf16", "fp16": "fp16"}
 _SCALE_GROUP = 32
+_NAN_SCALE = 255
+_QUIET_NAN = {"bf16": 0x7FC0, "fp16": 0x7E00}
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Algebra:
         extern_aliases: libdevice symbols that are computed as an operation of this algebra.
         tags_inline_asm: whether pure inline assembly becomes a tag (else it stays as it is and sees the carriers).
         raises_zero_scale: whether an e8m0 scale byte 0 is 2^-127 in bf16 dot_scaled (else it is 0).
+        masks_nan_scale: whether elements of dot_scaled whose scale byte is 255 (NaN) become NaN (else 255 is a scale).
     """
 
     version: str
@@ -66,6 +69,7 @@ class Algebra:
     extern_aliases: Mapping[str, str] = field(repr=False)
     tags_inline_asm: bool
     raises_zero_scale: bool
+    masks_nan_scale: bool
 
     # Rules that no version changes.
     add = staticmethod(ring.add)
@@ -242,7 +246,11 @@ class Algebra:
                 f"scale of shape {np.shape(scale)} does not fit {elements.shape[-1]} values of k: one byte per "
                 f"{_SCALE_GROUP} values"
             )
-        return ring.mul(elements, self.scale_payload(exponents, compute))
+        scaled = ring.mul(elements, self.scale_payload(exponents, compute))
+        if not self.masks_nan_scale:
+            return scaled
+        nan = self.embed(np.array(_QUIET_NAN[compute], np.uint16), compute)
+        return np.where(exponents == _NAN_SCALE, nan, scaled)
 
     def scale_payload(self, exponents: npt.NDArray[np.uint8], compute: str) -> Payload:
         """The payload of e8m0 bytes s, that is 2^(s-127), in the compute type of dot_scaled.
@@ -308,9 +316,10 @@ _V38 = Algebra(
     exp_constant=0x236EE9BF,
     mixing_casts=False,
     instruments_clamp=False,
-    extern_aliases=MappingProxyType({}),
+    extern_aliases=MappingProxyType(_EXTERN_ALIASES_38),
     tags_inline_asm=False,
     raises_zero_scale=False,
+    masks_nan_scale=True,
 )
 _V39 = Algebra(
     version="3.9",
@@ -321,6 +330,7 @@ _V39 = Algebra(
     extern_aliases=MappingProxyType(_EXTERN_ALIASES_39),
     tags_inline_asm=True,
     raises_zero_scale=True,
+    masks_nan_scale=False,
 )
 _V39_HOMOMORPHIC = Algebra(**{**_V39.__dict__, "version": "3.9-homomorphic", "mixing_casts": False})
 
