@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 NAN_REPLACEMENTS = ("zero", "largest")
 
 
+def widen(array: NDArray[Any]) -> NDArray[np.float64]:
+    """A narrower floating-point array as float64, which is exact. Signalling NaNs become quiet without a warning."""
+    with np.errstate(invalid="ignore"):
+        return array.astype(np.float64, copy=False)
+
+
 def as_numbers(x: Any, argument: str = "x") -> NDArray[Any]:
     """x as a native-endian array of float64, float32, longdouble, an integer type, or object.
 
@@ -34,11 +40,11 @@ def as_numbers(x: Any, argument: str = "x") -> NDArray[Any]:
         array = array.astype(array.dtype.newbyteorder("="))
     kind, name = array.dtype.kind, array.dtype.name
     if kind == "f":
-        return array if array.dtype in (np.float64, np.float32, np.longdouble) else array.astype(np.float64)
+        return array if array.dtype in (np.float64, np.float32, np.longdouble) else widen(array)
     if kind in "iub" or kind == "O":
         return array
     if name.startswith(("float", "bfloat")):  # ml_dtypes registers its types with kind "V" or "f"
-        return array.astype(np.float64)
+        return widen(array)
     if name.startswith(("int", "uint")):
         return array.astype(np.int64)
     raise TypeError(
@@ -57,7 +63,7 @@ def take_apart(x: Any) -> Parts:
         return _parts.from_integer(array)
     if array.dtype == np.longdouble and array.dtype != np.float64:
         return _parts.from_longdouble(array)
-    return _parts.from_float64(array.astype(np.float64, copy=False))
+    return _parts.from_float64(widen(array))
 
 
 def check_random_bits(random_bits: object) -> int:

@@ -123,7 +123,7 @@ def _finish(
     if not fmt.zero:
         magnitude = np.where(finite & (magnitude < fmt.min_positive), fmt.min_positive, magnitude)
     negative = parts.negative
-    result = np.where(negative, -magnitude, magnitude)
+    result = np.where(negative, -magnitude, magnitude) if fmt.signed else magnitude
     for sign in (1, -1):
         side = negative if sign < 0 else ~negative
         if sign > 0 or fmt.signed:

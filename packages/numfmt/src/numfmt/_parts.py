@@ -41,7 +41,7 @@ def _none(shape: tuple[int, ...]) -> NDArray[np.bool_]:
 
 
 def _from_float(x: NDArray[Any], bits: int, dtype: type[np.floating[Any]]) -> Parts:
-    nan, infinite = np.isnan(x), np.isinf(x)
+    nan, infinite = np.isnan(x), np.isinf(x)  # before any arithmetic: signalling NaNs would warn
     fraction, exponent = np.frexp(np.where(nan | infinite, dtype(0), np.abs(x)))
     significand = np.ldexp(fraction, bits).astype(np.uint64) << np.uint64(64 - bits)
     return Parts(np.signbit(x), significand, exponent.astype(np.int64) - 64, None, nan, infinite)

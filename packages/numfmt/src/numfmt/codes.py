@@ -95,7 +95,7 @@ def _decode(fmt: FloatFormat, code: NDArray[np.uint64]) -> NDArray[np.float64]:
     value = np.where(negative & ~np.isnan(value), -value, value)
     if fmt.nan == "negative_zero":
         assert fmt.nan_code is not None
-        value = np.where(code == np.uint64(fmt.nan_code), np.nan, value)
+        value = np.where(code == np.uint64(fmt.nan_code), np.nan, np.where(value == 0, 0.0, value))
     return np.asarray(value, np.float64)
 
 

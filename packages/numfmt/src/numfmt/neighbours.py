@@ -39,4 +39,8 @@ def _next(fmt: FloatFormat, x: Any, against: str, toward: str, infinity: float) 
     nan = np.isnan(carrier)
     with np.errstate(over="ignore", under="ignore"):
         after = np.nextafter(np.where(nan, 0.0, carrier), infinity)
-    return np.where(nan, np.nan, fmt.round(after, toward))[()]
+    result = np.where(nan, np.nan, fmt.round(after, toward))
+    beyond = np.isfinite(carrier) & (after == infinity)
+    if beyond.any():  # a finite number larger than every float64, not an infinity
+        result = np.where(beyond, fmt.round(2**1024 if infinity > 0 else -(2**1024), toward), result)
+    return result[()]
