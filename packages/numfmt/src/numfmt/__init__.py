@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numfmt.formats import (
     BF16,
@@ -30,10 +30,27 @@ from numfmt.formats import (
 )
 from numfmt.rounding import OVERFLOWS, ROUNDINGS
 
+if TYPE_CHECKING:  # what `_LAZY` names, for type checkers
+    from numfmt.bounds import gamma as gamma
+    from numfmt.exact import condition_number as condition_number
+    from numfmt.exact import exact_dot as exact_dot
+    from numfmt.exact import exact_matmul as exact_matmul
+    from numfmt.exact import exact_sum as exact_sum
+    from numfmt.sums import Accumulator as Accumulator
+    from numfmt.sums import accumulate as accumulate
+
 __version__ = "0.1.0"
 
 #: Public names that are loaded on first use, and the modules they live in.
-_LAZY: dict[str, str] = {}
+_LAZY: dict[str, str] = {
+    "Accumulator": "numfmt.sums",
+    "accumulate": "numfmt.sums",
+    "condition_number": "numfmt.exact",
+    "exact_dot": "numfmt.exact",
+    "exact_matmul": "numfmt.exact",
+    "exact_sum": "numfmt.exact",
+    "gamma": "numfmt.bounds",
+}
 
 __all__ = [  # noqa: RUF022 (grouped by subject)
     "FloatFormat",
@@ -56,6 +73,7 @@ __all__ = [  # noqa: RUF022 (grouped by subject)
     "E8M0",
     "ROUNDINGS",
     "OVERFLOWS",
+    *_LAZY,
 ]
 
 

@@ -1,0 +1,258 @@
+"""Operations of simulated arithmetic: exact in float64 plus a residual, then rounded once to a format.
+
+`RoundedArithmetic` is decided once per call from format, mode and policy. Its `add` takes the shortest route that is
+correct for the operands at hand:
+
+1. *Add, then round.* In the nearest modes, two operands of at most p bits may be added in float64 first, if float64
+   has at least 2p + 2 bits: the first rounding then never lands on a midpoint of the second (Figueroa, "When is
+   double rounding innocuous?", SIGNUM Newsl. 30(3), 1995). For nearest even the second rounding is two float64
+   operations (`grid_round`).
+2. *TwoSum, round to odd, round.* For everything else: directed and stochastic modes, and terms with more bits than the
+   accumulator, which can be midpoints themselves.
+
+Formats of more than 51 bits (FP64) leave no room for the odd bit; they are rounded from the pair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from numfmt import errorfree
+from numfmt._apply import check_nan, round_sum
+from numfmt._random import Seed, draw_key, philox_words
+from numfmt.errorfree import CARRIER_PRECISION, Carried
+from numfmt.formats import FP64, FloatFormat
+from numfmt.rounding import OverflowPolicy, RoundingMode, overflow_policy, rounding_mode
+
+Float64Array = NDArray[np.float64]
+
+_EXPONENT_FIELD = np.array(0x7FF0000000000000, np.int64)
+_CARRIER_MANTISSA = 52
+# Exponents up to here leave room for the constant of `grid_round`, 2^(e + 52 - m).
+_GRID_LIMIT = 2.0**960
+_WORD_BITS = 32
+# Keys of the random streams of one call differ by multiples of this odd number (2^64 over the golden ratio).
+_STREAM_STEP = 0x9E3779B97F4A7C15
+
+
+class RandomWords:
+    """Random integers for stochastic rounding that depend on seed, stream and position only.
+
+    Args:
+        seed: None, integer or generator.
+        bits: Number of random bits per rounding.
+    """
+
+    def __init__(self, seed: Seed, bits: int) -> None:
+        self.bits = bits
+        self._key = draw_key(seed)
+
+    def take(self, stream: int, start: int, shape: tuple[int, ...]) -> NDArray[np.uint32]:
+        """Words start, start + 1, ... of a stream, each shifted down to `bits` bits."""
+        key = (self._key + stream * _STREAM_STEP) & (2**64 - 1)
+        count = int(np.prod(shape, dtype=np.int64))
+        words = philox_words(key, start, count) >> np.uint32(_WORD_BITS - self.bits)
+        return words.reshape(shape)
+
+
+def significant_bits(x: Float64Array) -> int:
+    """An upper bound on the significant bits of every number of an array: 53 less the zero bits they all end in."""
+    if not x.size:
+        return 1
+    bits = x.view(np.uint64) if x.flags.c_contiguous else np.ascontiguousarray(x).view(np.uint64)
+    union = int(np.bitwise_or.reduce(bits, axis=None)) & ((1 << _CARRIER_MANTISSA) - 1)
+    return CARRIER_PRECISION - ((union & -union).bit_length() - 1 if union else _CARRIER_MANTISSA)
+
+
+class RoundedArithmetic:
+    """Correctly rounded operations in one format, mode and policy.
+
+    Args:
+        fmt: The format of every result.
+        rounding: Name or alias of the rounding mode.
+        overflow: Name of the overflow policy, None for the format's own.
+        nan: What NaN becomes in a format without NaN ("zero", "largest"); None makes it an error.
+        random_bits: Random bits of stochastic modes; None takes as many as the carrier leaves, at most 32.
+
+    Raises:
+        ValueError: For unknown names and impossible numbers of random bits.
+        TypeError: For a format that is none.
+    """
+
+    def __init__(
+        self,
+        fmt: FloatFormat,
+        rounding: str | RoundingMode = "nearest_even",
+        overflow: str | OverflowPolicy | None = None,
+        nan: str | None = None,
+        random_bits: int | None = None,
+    ) -> None:
+        if not isinstance(fmt, FloatFormat):
+            raise TypeError(f"fmt must be a FloatFormat such as numfmt.BF16, got {fmt!r}")
+        self.fmt = fmt
+        self.mode = rounding_mode(rounding)
+        self.policy = overflow_policy(fmt.overflow if overflow is None else overflow)
+        self.nan = check_nan(nan)
+        self.random_bits = _checked_random_bits(fmt, self.mode, random_bits)
+        p = fmt.precision
+        nearest = self.mode.name in ("nearest_even", "nearest_away")
+        self._is_float64 = fmt == FP64
+        self._has_odd_bit = p <= CARRIER_PRECISION - 2
+        self._double_rounding_is_safe = nearest and 2 * p + 2 <= CARRIER_PRECISION
+        self._on_grid = (
+            self.mode.name == "nearest_even"
+            and self._has_odd_bit
+            and p >= 2
+            and fmt.signed
+            and fmt.zero
+            and fmt.subnormals
+        )
+        # Below this limit the two-operation rounding needs no look at overflow, infinities and NaN.
+        self.grid_max = min(fmt.max, _GRID_LIMIT)
+        # Everything that is a multiple of the smallest subnormal, and whose sums are, stays clear of underflow.
+        self.quantum = fmt.min_positive
+        self._smallest_grid = np.array(2.0**fmt.emin).view(np.int64) if fmt.emin >= -1022 else np.array(0, np.int64)
+        self._grid_factor = np.array(1.5 * 2.0 ** (_CARRIER_MANTISSA - fmt.mantissa_bits))
+
+    # One rounding -----------------------------------------------------------------------------------------------------
+
+    def adds_on_grid(self, bits: int) -> bool:
+        """Whether operands of that many bits may be added in float64 and rounded by `grid_round`."""
+        return self._on_grid and self._double_rounding_is_safe and bits <= self.fmt.precision
+
+    def grid_round(self, x: Float64Array, scratch: Float64Array, out: Float64Array, *, clear: bool = False) -> None:
+        """Round numbers below `grid_max` in magnitude to nearest even, in a few passes and without a branch.
+
+        g has the exponent of x's binade (at least emin) plus 52 - m, so that float64's own rounding of x + g cuts x
+        at the format's last bit; 1.5 keeps the sum in g's binade for both signs.
+
+        Args:
+            x: Numbers; not `out`.
+            scratch: Buffer of the same shape.
+            out: Result.
+            clear: The caller knows that no result is subnormal or a negative zero, which saves two passes.
+        """
+        scratch_bits = scratch.view(np.int64)
+        np.bitwise_and(x.view(np.int64), _EXPONENT_FIELD, scratch_bits)
+        if not clear:
+            np.maximum(scratch_bits, self._smallest_grid, out=scratch_bits)
+        np.multiply(scratch, self._grid_factor, scratch)
+        np.add(x, scratch, out)
+        np.subtract(out, scratch, out)
+        if not clear and self.fmt.negative_zero:
+            np.copysign(out, x, out)
+
+    def round(self, x: Float64Array, random: NDArray[np.uint32] | None = None) -> Float64Array:
+        """Correctly rounded float64 numbers; x is not modified."""
+        if self._on_grid:
+            size = np.abs(x)
+            if not x.size or size.max() < self.grid_max * (1.0 - 2.0**-30):
+                out = np.empty_like(size)
+                self.grid_round(x if x.flags.c_contiguous else np.ascontiguousarray(x), size, out)
+                return out
+        if self._is_float64 and self.mode.name == "nearest_even" and self.policy.name == "infinity":
+            return x.copy()
+        return self._fmt_round(x, random)
+
+    def _fmt_round(self, x: Float64Array, random: NDArray[np.uint32] | None) -> Float64Array:
+        extra: dict[str, Any] = {}
+        if self.mode.stochastic:
+            extra = {"random": random, "random_bits": self.random_bits}
+        rounded: Float64Array = self.fmt.round(x, self.mode, overflow=self.policy, nan=self.nan, **extra)
+        return rounded
+
+    def finish(self, result: Carried, random: NDArray[np.uint32] | None = None) -> Float64Array:
+        """Round a float64 result with a residual to the format, once.
+
+        Args:
+            result: value and residual as the functions of `errorfree` give them.
+            random: For stochastic modes, random integers of the value's shape.
+
+        Returns:
+            float64 array of values of the format.
+        """
+        if self._has_odd_bit:
+            return self.round(errorfree.to_odd(*result), random)
+        if self._is_float64 and self.mode.name in _DIRECTED:
+            return self._fmt_round(_directed_float64(result, self.mode.name), random)
+        low = np.where(np.isfinite(result.value), result.residual, 0.0)
+        return round_sum(
+            self.fmt,
+            result.value,
+            low,
+            self.mode,
+            self.policy,
+            nan=self.nan,
+            random=random,
+            random_bits=self.random_bits or _WORD_BITS,
+        )
+
+    # Operations -------------------------------------------------------------------------------------------------------
+
+    def add(
+        self, a: Float64Array, b: Float64Array, bits: int, random: NDArray[np.uint32] | None = None
+    ) -> Float64Array:
+        """The rounded sum of two arrays.
+
+        Args:
+            a: Numbers.
+            b: Numbers; the two broadcast.
+            bits: Upper bound on the significant bits of both.
+            random: For stochastic modes, random integers of the sum's shape.
+
+        Returns:
+            New array.
+        """
+        if self._double_rounding_is_safe and bits <= self.fmt.precision:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return self.round(a + b)
+        return self.finish(self._signed_zeros(errorfree.add(a, b), a, b), random)
+
+    def _signed_zeros(self, result: Carried, a: Float64Array, b: Float64Array) -> Carried:
+        """Exact zero sums of operands of different signs are -0 in the mode down (IEEE 754-2019, section 6.3)."""
+        if self.mode.name != "down":
+            return result
+        zero = (result.value == 0) & (result.residual == 0) & ~((a == 0) & (b == 0) & (np.signbit(a) == np.signbit(b)))
+        return Carried(np.where(zero, -0.0, result.value), result.residual)
+
+
+_DIRECTED = ("toward_zero", "up", "down", "to_odd")
+
+
+def _directed_float64(result: Carried, mode: str) -> Float64Array:
+    """Directed rounding to float64 itself: one step back where rounding to nearest went the other way."""
+    value, residual = result
+    if mode == "to_odd":
+        return errorfree.to_odd(value, residual)
+    target = {"toward_zero": 0.0, "up": np.inf, "down": -np.inf}[mode]
+    wrong = {
+        "toward_zero": (residual != 0) & (np.signbit(residual) != np.signbit(value)),
+        "up": residual > 0,
+        "down": residual < 0,
+    }[mode]
+    with np.errstate(over="ignore", under="ignore"):
+        stepped: Float64Array = np.where(wrong & (value != target), np.nextafter(value, target), value)
+    return stepped
+
+
+def _checked_random_bits(fmt: FloatFormat, mode: RoundingMode, random_bits: int | None) -> int | None:
+    """Number of random bits of a stochastic mode, as many as the carrier's odd bit leaves by default."""
+    if not mode.stochastic:
+        return None
+    # A variant looks one bit beyond its random bits, and the carrier's last bit only says that there was more.
+    room = min(_WORD_BITS, CARRIER_PRECISION - fmt.precision - 2)
+    if room < 1:
+        raise ValueError(
+            f"rounding={mode.name!r} has no room for random bits in {fmt.name}, whose {fmt.precision} bits fill "
+            "float64; use a format of at most 50 bits"
+        )
+    if random_bits is None:
+        return room
+    if isinstance(random_bits, bool) or not isinstance(random_bits, int | np.integer):
+        raise TypeError(f"random_bits must be an integer, got {random_bits!r}")
+    if not 1 <= random_bits <= room:
+        raise ValueError(f"random_bits must be between 1 and {room} for sums in {fmt.name}, got {random_bits}")
+    return int(random_bits)

@@ -1,0 +1,405 @@
+"""Summation orders as small machines that are fed blocks of terms.
+
+A machine sums `width` columns at once. `add_block` takes terms as a (terms, width) array, in order; blocks may be of
+any size, the result does not depend on where they are cut. `total` may be called at any time and changes nothing.
+`METHODS` lists the machines with their parameters and their depth: the largest number of roundings between a term
+and the result, from which the a-priori bounds follow.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from numfmt._rounded import RandomWords, RoundedArithmetic
+from numfmt.exact import sum_rows
+
+Float64Array = NDArray[np.float64]
+
+# Rows that are added with a check each, once the bound that saves the checks has failed.
+_CAREFUL_ROWS = 16
+
+
+class Summation(Protocol):
+    """What every machine can do."""
+
+    def add_block(self, x: Float64Array, bits: int) -> None:
+        """Take the next terms.
+
+        Args:
+            x: (terms, width) C-contiguous float64 array; not modified.
+            bits: Upper bound on the significant bits of its numbers.
+        """
+        ...
+
+    def total(self) -> Float64Array:
+        """The (width,) sums of all terms so far."""
+        ...
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of the whole problem a machine sums, and its source of random words.
+
+    Attributes:
+        width: Columns of this machine.
+        first: Index of the first of them in the whole problem.
+        of: Columns of the whole problem; a random word belongs to (operation, column).
+        words: For stochastic modes.
+        stream: Number of the first random stream this machine may use.
+    """
+
+    width: int
+    first: int
+    of: int
+    words: RandomWords | None = None
+    stream: int = 0
+
+    def random(self, stream: int, operation: int, count: int = 1) -> NDArray[np.uint32] | None:
+        """Random words of operations `operation`, ... of a stream: (count, width), or None in deterministic modes."""
+        if self.words is None:
+            return None
+        rows = [
+            self.words.take(self.stream + stream, (operation + i) * self.of + self.first, (self.width,))
+            for i in range(count)
+        ]
+        return np.stack(rows)
+
+    def random_row(self, stream: int, operation: int) -> NDArray[np.uint32] | None:
+        """Random words of one operation: (width,), or None in deterministic modes."""
+        words = self.random(stream, operation)
+        return None if words is None else words[0]
+
+
+class Sequential:
+    """s <- r(s + x), term after term, from +0."""
+
+    def __init__(self, ops: RoundedArithmetic, columns: Columns) -> None:
+        self._ops, self._columns = ops, columns
+        self._sum = np.zeros(columns.width)
+        self._done = 0
+
+    def add_block(self, x: Float64Array, bits: int) -> None:
+        if self._ops.adds_on_grid(bits) and x.size:
+            self._add_on_grid(x, bits)
+        else:
+            self._add_one_by_one(x, bits)
+
+    def _add_one_by_one(self, x: Float64Array, bits: int) -> None:
+        for row in x:
+            self._sum = self._ops.add(self._sum, row, bits, self._columns.random_row(0, self._done))
+            self._done += 1
+
+    def _add_on_grid(self, x: Float64Array, bits: int) -> None:
+        """The fast path: as many rows at a time as provably stay below the largest value."""
+        ops = self._ops
+        size = np.abs(x)
+        largest, smallest = float(size.max()), float(size.min())
+        if smallest == 0.0:
+            smallest = float(np.min(size, where=size > 0, initial=np.inf))
+        clear = smallest >= ops.quantum * 2.0 ** (bits - 1)
+        carried, scratch = np.empty_like(self._sum), np.empty_like(self._sum)
+        start, stop = 0, len(x)
+        while start < stop:
+            # Rounding to nearest errs by at most |x|, since s itself is a candidate: |s| grows by at most 2|x|.
+            room = ops.grid_max * 0.99 - float(np.abs(self._sum).max())
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                rows = np.divide(room, 2.0 * largest)
+            if not rows >= 1.0:
+                end = min(start + _CAREFUL_ROWS, stop)
+                self._add_one_by_one(x[start:end], bits)
+                start = end
+                continue
+            end = stop if rows >= stop - start else start + int(rows)
+            s = self._sum
+            for row in x[start:end]:
+                np.add(s, row, carried)
+                ops.grid_round(carried, scratch, s, clear=clear)
+            start = end
+
+    def total(self) -> Float64Array:
+        return self._sum.copy()
+
+
+class Kahan:
+    """Kahan's compensated sum: y = r(x - c); t = r(s + y); c = r(r(t - s) - y); s = t."""
+
+    def __init__(self, ops: RoundedArithmetic, columns: Columns) -> None:
+        self._ops, self._columns = ops, columns
+        self._sum, self._lost = np.zeros(columns.width), np.zeros(columns.width)
+        self._done = 0
+
+    def add_block(self, x: Float64Array, bits: int) -> None:
+        add, p, random = self._ops.add, self._ops.fmt.precision, self._columns.random_row
+        s, c = self._sum, self._lost
+        for k, row in enumerate(x, self._done):
+            y = add(row, -c, max(bits, p), random(0, k))
+            t = add(s, y, p, random(1, k))
+            c = add(add(t, -s, p, random(2, k)), -y, p, random(3, k))
+            s = t
+        self._sum, self._lost = s, c
+        self._done += len(x)
+
+    def total(self) -> Float64Array:
+        return self._sum.copy()
+
+
+class Neumaier:
+    """Neumaier's variant: the error of s + x is found from the larger operand, added to c, and c to s at the end."""
+
+    def __init__(self, ops: RoundedArithmetic, columns: Columns) -> None:
+        self._ops, self._columns = ops, columns
+        self._sum, self._lost = np.zeros(columns.width), np.zeros(columns.width)
+        self._done = 0
+
+    def add_block(self, x: Float64Array, bits: int) -> None:
+        add, p, random = self._ops.add, self._ops.fmt.precision, self._columns.random_row
+        wide = max(bits, p)
+        s, c = self._sum, self._lost
+        for k, row in enumerate(x, self._done):
+            t = add(s, row, wide, random(0, k))
+            swap = np.abs(row) > np.abs(s)
+            large, small = np.where(swap, row, s), np.where(swap, s, row)
+            error = add(add(large, -t, wide, random(1, k)), small, wide, random(2, k))
+            c = add(c, error, p, random(3, k))
+            s = t
+        self._sum, self._lost = s, c
+        self._done += len(x)
+
+    def total(self) -> Float64Array:
+        return self._ops.add(self._sum, self._lost, self._ops.fmt.precision, self._columns.random_row(4, 0))
+
+
+class Tree:
+    """A balanced tree: groups of `fan_in` neighbours are added in order, their sums grouped again, a last short group
+    padded with zeros."""
+
+    def __init__(self, ops: RoundedArithmetic, columns: Columns, fan_in: int = 2) -> None:
+        self._ops, self._columns, self._fan_in = ops, columns, fan_in
+        # Per level: the sums that wait for the rest of their group, and how many groups are done.
+        self._waiting: list[Float64Array] = [np.empty((0, columns.width))]
+        self._waiting_bits = 1
+        self._groups = [0]
+
+    def add_block(self, x: Float64Array, bits: int) -> None:
+        self._waiting_bits = max(self._waiting_bits, bits) if len(self._waiting[0]) else bits
+        self._carry_up(self._waiting, self._groups, 0, x)
+
+    def _carry_up(self, waiting: list[Float64Array], groups: list[int], level: int, x: Float64Array) -> None:
+        """Put x on a level and carry complete groups upwards; replaces list entries, never arrays' contents."""
+        width = self._columns.width
+        while True:
+            here = np.concatenate([waiting[level], x]) if len(waiting[level]) else x
+            complete = len(here) // self._fan_in
+            waiting[level] = here[complete * self._fan_in :].copy()
+            if not complete:
+                return
+            members = here[: complete * self._fan_in].reshape(complete, self._fan_in, width)
+            x = self._reduce(level, groups[level], members)
+            groups[level] += complete
+            level += 1
+            if level == len(waiting):
+                waiting.append(np.empty((0, width)))
+                groups.append(0)
+
+    def _reduce(self, level: int, group: int, members: Float64Array) -> Float64Array:
+        """Sums of whole groups: members is (groups, fan_in, width)."""
+        p = self._ops.fmt.precision
+        raw = self._waiting_bits if level == 0 else p
+        node = members[:, 0]
+        for j in range(1, self._fan_in):
+            random = self._columns.random(level * (self._fan_in - 1) + j - 1, group, len(members))
+            node = self._ops.add(node, members[:, j], raw if j == 1 else max(raw, p), random)
+        return node
+
+    def total(self) -> Float64Array:
+        waiting, groups = [*self._waiting], [*self._groups]
+        level = 0
+        while level < len(waiting):
+            rest = waiting[level]
+            on_top = all(not len(w) for w in waiting[level + 1 :])
+            if on_top and (len(rest) == 0 or (len(rest) == 1 and level > 0)):
+                return rest[0].copy() if len(rest) else np.zeros(self._columns.width)
+            if len(rest):
+                padding = np.zeros((self._fan_in - len(rest), self._columns.width))
+                self._carry_up(waiting, groups, level, padding)
+            level += 1
+        raise AssertionError("a tree always ends in one sum")
+
+
+class Lanes:
+    """Term k goes to running sum k mod `lanes`; at the end the running sums are added pairwise."""
+
+    def __init__(self, ops: RoundedArithmetic, columns: Columns, lanes: int) -> None:
+        self._ops, self._columns, self._lanes = ops, columns, lanes
+        self._sums = np.zeros((lanes, columns.width))
+        self._done = 0
+
+    def add_block(self, x: Float64Array, bits: int) -> None:
+        start = 0
+        while start < len(x):
+            lane = self._done % self._lanes
+            rows = x[start : start + self._lanes - lane]
+            random = self._columns.random(0, self._done, len(rows))
+            self._sums[lane : lane + len(rows)] = self._ops.add(
+                self._sums[lane : lane + len(rows)], rows, max(bits, 1), random
+            )
+            self._done += len(rows)
+            start += len(rows)
+
+    def total(self) -> Float64Array:
+        used = min(self._lanes, self._done)
+        columns = replace(self._columns, stream=self._columns.stream + 1)
+        tree = Tree(self._ops, columns)
+        tree.add_block(self._sums[:used], self._ops.fmt.precision)
+        return tree.total()
+
+
+class Fused:
+    """s <- r(s + x1 + ... + xn): the exact sum of n terms and the running sum, rounded once."""
+
+    def __init__(self, ops: RoundedArithmetic, columns: Columns, fan_in: int) -> None:
+        self._ops, self._columns, self._fan_in = ops, columns, fan_in
+        self._sum = np.zeros(columns.width)
+        self._waiting = np.empty((0, columns.width))
+        self._steps = 0
+
+    def add_block(self, x: Float64Array, bits: int) -> None:
+        here = np.concatenate([self._waiting, x]) if len(self._waiting) else x
+        complete = len(here) // self._fan_in * self._fan_in
+        for start in range(0, complete, self._fan_in):
+            self._sum = self._step(here[start : start + self._fan_in])
+            self._steps += 1
+        self._waiting = here[complete:].copy()
+
+    def _step(self, terms: Float64Array) -> Float64Array:
+        exact = sum_rows(np.concatenate([self._sum[None], terms]).T)
+        return self._ops.finish(exact, self._columns.random_row(0, self._steps))
+
+    def total(self) -> Float64Array:
+        return self._step(self._waiting) if len(self._waiting) else self._sum.copy()
+
+
+class Promoted:
+    """Every `chunk` terms the sum of an inner machine is added to an outer one, and the inner one starts anew."""
+
+    def __init__(self, chunk: int, inner: Callable[[int], Summation], outer: Summation, outer_bits: int) -> None:
+        # inner(n) makes the machine of the n-th chunk.
+        self._chunk, self._make, self._outer, self._outer_bits = chunk, inner, outer, outer_bits
+        self._inner = inner(0)
+        self._chunks = 0
+        self._filled = 0
+
+    def add_block(self, x: Float64Array, bits: int) -> None:
+        start = 0
+        while start < len(x):
+            rows = x[start : start + self._chunk - self._filled]
+            self._inner.add_block(rows, bits)
+            self._filled += len(rows)
+            start += len(rows)
+            if self._filled == self._chunk:
+                self._outer.add_block(self._inner.total()[None], self._outer_bits)
+                self._chunks += 1
+                self._filled = 0
+                self._inner = self._make(self._chunks)
+
+    def total(self) -> Float64Array:
+        if not self._filled:
+            return self._outer.total()
+        outer = copy.copy(self._outer)
+        outer.add_block(self._inner.total()[None], self._outer_bits)
+        return outer.total()
+
+
+@dataclass(frozen=True)
+class Method:
+    """One summation order.
+
+    Attributes:
+        name: What users call it.
+        meaning: One line for people.
+        make: Machine from arithmetic, columns and the parameters' values.
+        depth: Largest number of roundings between a term and the result, from the number of terms and the parameters.
+        parameters: Names of the integer parameters with their defaults.
+        compensated: The error does not grow with the depth to first order; bounds of its own apply.
+    """
+
+    name: str
+    meaning: str
+    make: Callable[..., Summation]
+    depth: Callable[..., int]
+    parameters: dict[str, int] = field(default_factory=dict)
+    compensated: bool = False
+
+
+def _levels(n: int, fan_in: int) -> int:
+    """ceil(log(n) / log(fan_in)), in integers; at least 1."""
+    levels, reach = 1, fan_in
+    while reach < n:
+        reach *= fan_in
+        levels += 1
+    return levels
+
+
+def _ceil_div(n: int, d: int) -> int:
+    return -(-n // d)
+
+
+def _blocked(ops: RoundedArithmetic, columns: Columns, block: int) -> Summation:
+    # Streams: 0 for the sum of the blocks, then one per block.
+    return Promoted(
+        block,
+        lambda n: Sequential(ops, replace(columns, stream=columns.stream + 1 + n)),
+        Sequential(ops, columns),
+        ops.fmt.precision,
+    )
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("sequential", "one running sum, term after term", Sequential, lambda n: n),
+        Method("pairwise", "neighbours are added, their sums likewise: a binary tree", Tree, lambda n: _levels(n, 2)),
+        Method(
+            "tree",
+            "groups of fan_in neighbours are added in order, their sums likewise",
+            Tree,
+            lambda n, fan_in: (fan_in - 1) * _levels(n, fan_in),
+            {"fan_in": 4},
+        ),
+        Method(
+            "blocked",
+            "blocks of consecutive terms are added sequentially, then their sums, all in the format",
+            _blocked,
+            lambda n, block: min(n, block) + _ceil_div(n, block) - 1,
+            {"block": 128},
+        ),
+        Method(
+            "lanes",
+            "term k goes to running sum k mod lanes; the running sums are added pairwise",
+            Lanes,
+            lambda n, lanes: _ceil_div(n, lanes) + (_levels(min(n, lanes), 2) if min(n, lanes) > 1 else 0),
+            {"lanes": 32},
+        ),
+        Method(
+            "fused",
+            "fan_in terms and the running sum are added exactly and rounded once",
+            Fused,
+            lambda n, fan_in: _ceil_div(n, fan_in),
+            {"fan_in": 4},
+        ),
+        Method("kahan", "Kahan's compensated sum", Kahan, lambda n: n, compensated=True),
+        Method(
+            "neumaier",
+            "Neumaier's compensated sum, safe when a term exceeds the sum",
+            Neumaier,
+            lambda n: n,
+            compensated=True,
+        ),
+    )
+}
