@@ -140,8 +140,8 @@ def assert_same(result: np.ndarray, expected: list[float]) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("mode", ["nearest_even", "toward_zero"])
 def test_chunks_are_promoted(method, mode):
-    inner = sums_oracle.Arithmetic(Oracle(CONSTANTS["BF16"]), mode)
-    outer = sums_oracle.Arithmetic(Oracle(CONSTANTS["FP32"]), "nearest_even")
+    inner = sums_oracle.Arithmetic(ORACLES["BF16"], mode)
+    outer = sums_oracle.Arithmetic(ORACLES["FP32"], "nearest_even")
     parameters = PARAMETERS.get(method, {})
     rng = np.random.default_rng(5)
     for terms in (1, 5, 6, 17):
@@ -156,7 +156,7 @@ def test_chunks_are_promoted(method, mode):
 @settings(deadline=None)
 @given(st.lists(st.floats(width=32, allow_nan=False), max_size=9), st.sampled_from(MODES), st.sampled_from(METHODS))
 def test_any_terms_match_exact_rationals(terms, mode, method):
-    arithmetic = sums_oracle.Arithmetic(Oracle(CONSTANTS["FP16"]), mode)
+    arithmetic = sums_oracle.Arithmetic(ORACLES["FP16"], mode)
     parameters = PARAMETERS.get(method, {})
     expected = sums_oracle.METHODS[method](arithmetic, terms, **parameters)
     assert_same(accumulate([terms], FP16, mode, method, **parameters), [expected])
@@ -167,7 +167,7 @@ def test_any_terms_match_exact_rationals(terms, mode, method):
 def test_overflow_policies_act_on_every_partial_sum(mode, policy):
     values = terms_for(np.random.default_rng(1), FP8_E5M2, 40, 7, "huge")
     values[0, 3] = np.inf
-    arithmetic = sums_oracle.Arithmetic(Oracle(CONSTANTS["FP8_E5M2"]), mode, policy)
+    arithmetic = sums_oracle.Arithmetic(ORACLES["FP8_E5M2"], mode, policy)
     expected = [sums_oracle.sequential(arithmetic, row) for row in values.tolist()]
     assert_same(accumulate(values, FP8_E5M2, mode, overflow=policy), expected)
 
@@ -322,6 +322,6 @@ def test_accumulator_names_wrong_shapes():
 
 
 def test_oracle_itself_rounds_the_textbook_case():
-    r = sums_oracle.Arithmetic(Oracle(CONSTANTS["BF16"]), "nearest_even")
+    r = sums_oracle.Arithmetic(ORACLES["BF16"], "nearest_even")
     assert r.round(Fraction(257, 1)) == 256
     assert sums_oracle.sequential(r, [256.0, 1 + 2.0**-52]) == 258

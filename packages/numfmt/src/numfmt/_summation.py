@@ -104,6 +104,7 @@ class Sequential:
             smallest = float(np.min(size, where=size > 0, initial=np.inf))
         clear = smallest >= ops.quantum * 2.0 ** (bits - 1)
         carried, scratch = np.empty_like(self._sum), np.empty_like(self._sum)
+        self._sum = self._sum.copy()  # the old array may belong to a copy of this machine
         start, stop = 0, len(x)
         while start < stop:
             # Rounding to nearest errs by at most |x|, since s itself is a candidate: |s| grows by at most 2|x|.

@@ -20,8 +20,7 @@ def gamma(n: ArrayLike, u: float) -> Float64Array:
         u: Unit roundoff, for example `BF16.unit_roundoff`; for directed and stochastic rounding twice that.
 
     Returns:
-        float64 array of n's shape (a 0-d array's scalar for a scalar); infinite where n·u >= 1, where the bound does not
-        exist.
+        float64 array of n's shape, a scalar for a scalar; infinite where n·u >= 1, where the bound does not exist.
 
     Raises:
         ValueError: For negative n, and for u outside (0, 1].
