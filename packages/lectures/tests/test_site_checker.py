@@ -16,8 +16,8 @@ SOUND = {
     "index.html": '<html><head><link rel="stylesheet" href="a/style.css"><link rel="canonical" href="https://example.org/">'
     '</head><body id="top"><a href="sub/page.html#there">x</a><a href="sub/">dir</a><a href="https://example.org/x">out</a>'
     '<a href="#top">up</a><a href="mailto:a@b.c">mail</a><img src="a/pic.svg" srcset="a/pic.svg 2x">'
-    '<img src="data:image/png;base64,AAAA"><script>const url = "https://example.org/only-a-string";</script></body></html>',
-    "sub/page.html": '<html><body><h2 id="there">t</h2><a href="../index.html">home</a><a href="/index.html">root</a></body></html>',
+    '<img src="data:image/png;base64,AAAA"><script>const u = "https://example.org/a-string";</script></body></html>',
+    "sub/page.html": '<h2 id="there">t</h2><a href="../index.html">home</a><a href="/index.html">root</a>',
     "sub/index.html": "<html></html>",
     "a/style.css": '/* url(https://example.org/comment.png) */ @font-face{src:url(font.woff2) format("woff2")}',
     "a/font.woff2": "",

@@ -1,0 +1,122 @@
+"""Text, Markdown and plots: layout, whatever is in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import numfmt_lectures
+from numfmt_lectures import columns, render
+from numfmt_lectures.catalogue import Catalogue, load
+from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Report, Series, Table
+
+TEXTS = {
+    "title": "T",
+    "introduction": "Intro.",
+    "exercises": ["do"],
+    "labels": {"row": "row {n}"},
+    "d": {
+        "title": "Demo",
+        "text": "One.\n\nTwo.",
+        "tables": {"t": {"caption": "Cap", "columns": {"a": "name", "b": "figure"}}},
+        "observations": {"o": {"holds": "yes {x:.1f}", "fails": "no {x:.1f}"}},
+        "figures": {"f": {"title": 'F < "G"', "x": "x", "y": "y"}},
+    },
+}
+SHARED = {
+    "yes": "yes",
+    "no": "no",
+    "observations": "Seen",
+    "exercises_title": "Do",
+    "premise_failed": "Not here: {said}",
+}
+
+
+def sample(holds: bool) -> tuple[Report, Catalogue]:
+    table = Table("t", [Column("a"), Column("b", ".2f")], [(Label("row", {"n": 1}), 1.234), ("plain|bar", None)])
+    figure = Figure(
+        "f", "line", [Series("s", [1.0, 2.0], [3.0, 4.0]), Series("u", [1.0, 2.0], [1.0, 1.0], dashed=True)]
+    )
+    demonstration = Demonstration("d", [table], [Observation("o", holds, {"x": 2.04})], [figure])
+    return Report("l", {"seed": 0}, [demonstration]), Catalogue("l", "en", TEXTS, SHARED)
+
+
+def test_text() -> None:
+    assert render.to_text(*sample(True)) == (
+        "T\n=\n\nIntro.\n\n1. Demo\n-------\n\nOne.\n\nTwo.\n\nCap\n\nname       figure\n---------  ------\n"
+        "row 1        1.23\nplain|bar       —\n\nSeen\n* yes 2.0\n\nDo\n--\n\n1. do\n"
+    )
+
+
+def test_markdown() -> None:
+    assert render.to_markdown(*sample(False), heading=3, picture=lambda key, figure: f"<{key}/{figure.key}>") == (
+        "Intro.\n\n### 1. Demo\n\nOne.\n\nTwo.\n\n*Cap*\n\n| name | figure |\n| --- | ---: |\n| row 1 | 1.23 |\n"
+        "| plain\\|bar | — |\n\n<d/f>\n\n**Seen**\n\n- Not here: no 2.0\n\n### Do\n\n1. do\n"
+    )
+
+
+def test_data() -> None:
+    (demonstration,) = render.to_dict(*sample(False))["demonstrations"]
+    assert demonstration["tables"] == [
+        {"key": "t", "columns": ["a", "b"], "rows": [["row 1", 1.234], ["plain|bar", None]]}
+    ]
+    assert demonstration["observations"] == [
+        {"key": "o", "holds": False, "text": "Not here: no 2.0", "values": {"x": 2.04}}
+    ]
+
+
+def test_a_crooked_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="a row of 1 values for 2 columns"):
+        Table("t", [Column("a"), Column("b")], [(1,)])
+
+
+def test_wrap_counts_east_asian_characters_twice_and_keeps_closing_marks() -> None:
+    text = "舍入误差会累积，因此 FP16 不够。" * 4
+    lines = columns.wrap(text, 20).splitlines()
+    assert max(columns.width(line) for line in lines) <= 22  # a closing mark may hang over
+    assert not any(line[0] in "，。" for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+def test_wrap_indents_and_breaks_at_spaces() -> None:
+    assert columns.wrap("one two three four", 9, "* ", "  ") == "* one two\n  three\n  four"
+
+
+@pytest.mark.parametrize("name", numfmt_lectures.names())
+def test_no_line_of_text_is_too_long(name: str) -> None:
+    for line in numfmt_lectures.run(name, quick=True).splitlines():
+        table = "  " in line.strip()
+        assert table or columns.width(line) <= 100, line
+
+
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(numfmt_lectures.LectureError, match="unknown form 'mrkdown'; did you mean 'markdown'"):
+        numfmt_lectures.run("numbers", quick=True, form="mrkdown")
+
+
+def test_a_plot_inside_a_page_takes_the_pages_colour_and_is_one_line() -> None:
+    pytest.importorskip("matplotlib")
+    from numfmt_lectures.plots import inline_svg
+
+    report, words = sample(True)
+    svg = inline_svg("d", report.demonstrations[0].figures[0], words)
+    assert "\n" not in svg
+    assert "currentColor" in svg
+    assert "#010203" not in svg
+    assert 'aria-label="F &lt; &quot;G&quot;"' in svg
+    assert svg == inline_svg("d", report.demonstrations[0].figures[0], words)
+
+
+def test_plots_survive_a_failure_without_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    from numfmt_lectures import plots
+
+    report, _ = sample(True)
+    monkeypatch.setattr(plots, "_draw", lambda *_: b"new")
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    (tmp_path / "l-f.png").write_bytes(b"old")
+    with pytest.raises(numfmt_lectures.LectureError, match="No space left on device"):
+        plots.write(report, load("numbers"), tmp_path)
+    assert (tmp_path / "l-f.png").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["l-f.png"]
