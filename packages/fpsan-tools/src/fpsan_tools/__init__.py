@@ -18,6 +18,11 @@ _EXPORTS: dict[str, str | None] = {
     "TritonUnavailable": "errors",
     "UnknownName": "errors",
     "UnsupportedOperation": "errors",
+    "Launch": "cpu",
+    "Session": "cpu",
+    "on_cpu": "cpu",
+    "run": "cpu",
+    "typed": "arrays",
 }
 
 __all__ = ["__version__", *_EXPORTS]

@@ -1,0 +1,359 @@
+"""Run unmodified Triton kernels on a CPU, with floats meaning what a domain says."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fpsan_tools import domains
+from fpsan_tools.arrays import is_array, passed
+from fpsan_tools.domains.base import Domain
+from fpsan_tools.errors import FpsanError, UnknownName
+from fpsan_tools.ttir import compile as compiler
+from fpsan_tools.ttir.arithmetic import encode
+from fpsan_tools.ttir.compile import Compiled
+from fpsan_tools.ttir.machine import Machine
+from fpsan_tools.ttir.memory import Memory
+from fpsan_tools.ttir.types import Element, Type
+from fpsan_tools.ttir.values import Address, Array, Value
+
+SLICE = 1 << 18
+"""Elements of the largest tensor that are evaluated at once, over all programs of a slice."""
+
+BOUNDS = ("live", "all")
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Unsanitised:
+    """An operation that FpSan leaves as it is, so that payloads do not cover it.
+
+    Attributes:
+        op: the operation's name in the intermediate representation.
+        file: source file.
+        line: line in it.
+        reason: what the operation sees instead of payloads.
+    """
+
+    op: str
+    file: str
+    line: int
+    reason: str
+
+
+@dataclass
+class Launch:
+    """What is known of one evaluated launch.
+
+    Attributes:
+        kernel: the kernel's name.
+        grid: number of programs per axis.
+        programs: how many programs were evaluated.
+        domain: name of the domain.
+        operations: how often each operation was evaluated, counted per program.
+        unsanitised: operations that payloads do not cover.
+        notes: remarks on how the result was computed.
+        fusion: whether the launch allows products to be contracted into additions.
+        triton_version: release of the Triton that compiled the kernel.
+        printed: what tl.device_print wrote.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    programs: int
+    domain: str
+    operations: Counter[str] = field(default_factory=Counter, repr=False)
+    unsanitised: list[Unsanitised] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    fusion: bool = True
+    triton_version: str = ""
+    printed: list[str] = field(default_factory=list, repr=False)
+
+
+@dataclass(eq=False)
+class Session:
+    """An active `on_cpu` block.
+
+    Attributes:
+        domain: the meaning of floats.
+        bounds: "live" or "all".
+        programs: linear program numbers to run, None for all.
+        progress: called with (programs done, programs in all) after each slice.
+        launches: records of the launches so far.
+    """
+
+    domain: Domain
+    bounds: str = "live"
+    programs: Iterable[int] | None = None
+    progress: Progress | None = None
+    launches: list[Launch] = field(default_factory=list)
+
+
+_ACTIVE: ContextVar[Session | None] = ContextVar("fpsan_tools_session", default=None)
+_PATCH_LOCK = threading.Lock()
+_patched = 0
+_originals: dict[str, Any] = {}
+
+
+def _session(
+    domain: str | Domain, version: str | None, bounds: str, programs: Iterable[int] | None, progress: Progress | None
+) -> Session:
+    if bounds not in BOUNDS:
+        raise UnknownName.of("bounds check", bounds, BOUNDS)
+    chosen = None if programs is None else [int(number) for number in programs]
+    return Session(domains.get(domain, version), bounds, chosen, progress)
+
+
+@contextmanager
+def on_cpu(
+    domain: str | Domain = "payload",
+    *,
+    version: str | None = None,
+    bounds: str = "live",
+    programs: Iterable[int] | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Session]:
+    """Inside this block, `kernel[grid](...)` runs on the CPU, on NumPy arrays or torch CPU tensors, in place.
+
+    Only launches of the current thread (or task) are affected. All programs of a launch advance together, so races
+    between programs, and orders of programs that wait for each other, are not modelled.
+
+    Args:
+        domain: "payload" (FpSan's algebra) or "ieee" (every operation correctly rounded), or a domain object.
+        version: version of the algebra ("3.8", "3.9", "3.9-homomorphic"), None for the installed Triton's.
+        bounds: "live": lanes that are not masked off must point into the passed arrays; "all": masked-off ones too.
+        programs: linear numbers (x fastest) of the programs to run, None for all.
+        progress: called with (programs done, programs in all) after each slice.
+
+    Yields:
+        The session; its `launches` has a record per launch.
+
+    Raises:
+        UnknownName: for an unknown domain, version or bounds check.
+        TritonUnavailable: if Triton is missing or not a known release.
+        UnsupportedOperation: if a launched kernel uses an operation that is not known.
+        OutOfBounds: if a launched kernel reads or writes outside of the passed arrays.
+        CompilationFailed: if Triton refuses a kernel.
+    """
+    compiler.import_triton()
+    session = _session(domain, version, bounds, programs, progress)
+    _patch()
+    token = _ACTIVE.set(session)
+    try:
+        yield session
+    finally:
+        _ACTIVE.reset(token)
+        _unpatch()
+
+
+def run(
+    kernel: Any,
+    grid: Any,
+    *arguments: Any,
+    domain: str | Domain = "payload",
+    version: str | None = None,
+    bounds: str = "live",
+    programs: Iterable[int] | None = None,
+    progress: Progress | None = None,
+    **keywords: Any,
+) -> Launch:
+    """Run one launch of a kernel on the CPU; the functional form of `on_cpu`.
+
+    Args:
+        kernel: a `@triton.jit` function, possibly autotuned or with heuristics.
+        grid: number of programs per axis: a tuple, or a function of the bound arguments.
+        *arguments: the kernel's arguments.
+        domain: see `on_cpu`.
+        version: see `on_cpu`.
+        bounds: see `on_cpu`.
+        programs: see `on_cpu`.
+        progress: see `on_cpu`.
+        **keywords: further arguments and launch options of the kernel.
+
+    Returns:
+        The launch's record.
+
+    Raises:
+        FpsanError: see `on_cpu`.
+    """
+    with on_cpu(domain, version=version, bounds=bounds, programs=programs, progress=progress) as session:
+        kernel[grid](*arguments, **keywords)
+    return session.launches[-1]
+
+
+def _patch() -> None:
+    global _patched
+    with _PATCH_LOCK:
+        _patched += 1
+        if _patched > 1:
+            return
+        from triton.runtime.autotuner import Autotuner
+        from triton.runtime.jit import JITFunction
+
+        _originals.update(jit=JITFunction.run, autotuner=Autotuner.run)
+        JITFunction.run = _run_jit
+        Autotuner.run = _run_autotuned
+
+
+def _unpatch() -> None:
+    global _patched
+    with _PATCH_LOCK:
+        _patched -= 1
+        if _patched:
+            return
+        from triton.runtime.autotuner import Autotuner
+        from triton.runtime.jit import JITFunction
+
+        JITFunction.run = _originals.pop("jit")
+        Autotuner.run = _originals.pop("autotuner")
+
+
+def _run_jit(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> Any:
+    session = _ACTIVE.get()
+    if session is None:  # another thread's launch
+        return _originals["jit"](kernel, *arguments, grid=grid, warmup=warmup, **keywords)
+    if warmup:
+        return None
+    for hook in kernel.pre_run_hooks:
+        hook(*arguments, **keywords)
+    record = launch(session, kernel, grid, arguments, keywords)
+    session.launches.append(record)
+    return record
+
+
+def _run_autotuned(tuner: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Run the configuration that was tuned before, else the first one that pruning leaves; nothing is measured."""
+    session = _ACTIVE.get()
+    if session is None:
+        return _originals["autotuner"](tuner, *arguments, **keywords)
+    named = dict(zip(tuner.arg_names, arguments, strict=False))
+    tuner.nargs = named
+    try:
+        everything = {**named, **keywords}
+        known = {name: value for name, value in everything.items() if name in tuner.arg_names}
+        key = [known[name] for name in tuner.keys if name in known]
+        key += [str(value.dtype) for value in known.values() if hasattr(value, "dtype")]
+        config = tuner.cache.get(tuple(key)) if len(tuner.configs) > 1 else tuner.configs[0]
+        if config is None:
+            config = tuner.prune_configs(keywords)[0]
+        if config.pre_hook is not None:
+            config.pre_hook({**everything, **config.all_kwargs()})
+        return tuner.fn.run(*arguments, **keywords, **config.all_kwargs())
+    finally:
+        tuner.nargs = None
+
+
+def launch(session: Session, kernel: Any, grid: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Launch:
+    """Compile and evaluate one launch."""
+    triton = compiler.import_triton()
+    name = compiler.kernel_name(kernel)
+    _, backend = compiler.backend_for()
+    keywords = dict(keywords)
+    if getattr(kernel, "debug", None) is not None:
+        keywords.setdefault("debug", kernel.debug)
+    named = kernel.arg_names
+    given = [_argument(named[i] if i < len(named) else f"number {i}", value) for i, value in enumerate(arguments)]
+    more = {key: _argument(key, value) if key in named else value for key, value in keywords.items()}
+    bound, specialization, options = compiler.bind(kernel, tuple(given), more, backend)
+    compiled = compiler.compile_kernel(kernel, bound, specialization, options, session.domain.fuses)
+    size = _grid(grid, bound)
+    total = math.prod(size)
+    runtime = _runtime_arguments(bound, specialization)
+    spans = [value.span for value in runtime if is_array(value)]
+    memory = Memory(spans, check_masked=session.bounds == "all")
+    machine = Machine(name, compiled.module, session.domain, memory, size)
+    values = [
+        _value(machine, type, value) for (_, type), value in zip(compiled.module.kernel.arguments, runtime, strict=True)
+    ]
+    programs = np.arange(total) if session.programs is None else _chosen(session.programs, total)
+    step = _slice_length(compiled)
+    for start in range(0, len(programs), step):
+        machine.run(values, programs[start : start + step])
+        if session.progress is not None:
+            session.progress(min(start + step, len(programs)), len(programs))
+    return Launch(
+        kernel=name,
+        grid=size,
+        programs=len(programs),
+        domain=session.domain.name,
+        operations=machine.counts,
+        notes=list(machine.notes),
+        fusion=compiled.fusion,
+        triton_version=triton.__version__,
+        printed=machine.printed,
+    )
+
+
+def _argument(name: str, value: Any) -> Any:
+    """An argument in the form that the compiler's binder takes."""
+    if isinstance(value, tuple):
+        items = [_argument(f"{name}[{i}]", item) for i, item in enumerate(value)]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if is_array(value):
+        return passed(name, value)
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def _runtime_arguments(bound: dict[str, Any], specialization: list[Any]) -> list[Any]:
+    """The arguments that the compiled kernel still has, in order: constants are gone, tuples are taken apart."""
+
+    def flatten(value: Any, kind: Any) -> Iterator[Any]:
+        if isinstance(kind, tuple | list):
+            for item, inner in zip(value, kind, strict=True):
+                yield from flatten(item, inner)
+        elif kind != "constexpr":
+            yield value
+
+    kinds = [kind for kind, *_ in specialization]
+    return [leaf for value, kind in zip(bound.values(), kinds, strict=True) for leaf in flatten(value, kind)]
+
+
+def _value(machine: Machine, type: Type, value: Any) -> Value:
+    element: Element = type.element
+    if element.kind == "pointer":
+        if is_array(value):
+            address = machine.memory.address(value.first) if value.span.high > value.span.low else 0
+        else:
+            address = int(value)
+        return Value(Address([np.array([address], np.int64)]), type)
+    if element.is_float:
+        return Value(machine.domain.constant(encode(float(value), element), element), type)
+    if element.bits == 1:
+        return Value(np.array([bool(value)]), type)
+    wrapped = int(value) & ((1 << element.bits) - 1)
+    return Value(np.array([wrapped], np.uint64).astype(element.memory).view(element.integers), type)
+
+
+def _grid(grid: Any, bound: dict[str, Any]) -> tuple[int, int, int]:
+    size = grid(bound) if callable(grid) else grid
+    axes = tuple(int(n) for n in (size if isinstance(size, tuple | list) else (size,)))
+    if not 1 <= len(axes) <= 3 or min(axes) < 0:
+        raise FpsanError(f"grid {size!r}: one to three numbers of programs, none negative, are expected")
+    width, height, depth = [*axes, 1, 1][:3]
+    return width, height, depth
+
+
+def _chosen(programs: Iterable[int], total: int) -> Array:
+    numbers = np.unique(np.fromiter(programs, np.int64))
+    if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < total:
+        raise FpsanError(f"programs: numbers from 0 to {total - 1} are expected, not {numbers[0]} to {numbers[-1]}")
+    return numbers
+
+
+def _slice_length(compiled: Compiled) -> int:
+    largest = 1
+    for operation in compiled.module.operations():
+        for type in (*operation.types[0], *operation.types[1]):
+            largest = max(largest, math.prod(type.shape))
+    return max(1, SLICE // largest)

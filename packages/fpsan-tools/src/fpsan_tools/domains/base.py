@@ -1,0 +1,127 @@
+"""What a domain is: the meaning of floating-point values and operations, and nothing else.
+
+The evaluator moves data, follows control flow and does integer arithmetic; whenever an operation computes on floats it
+asks the domain. A domain says how floats are held in arrays (its carriers), how they enter and leave memory, and what
+every float operation gives.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+import numpy as np
+
+from fpsan_tools.ttir.types import UNSIGNED, Element
+from fpsan_tools.ttir.values import Array
+
+UNARY = frozenset(
+    {
+        *("neg", "abs", "exp", "exp2", "log", "log2", "sqrt", "sqrt_rn", "rsqrt", "sin", "cos", "erf", "floor", "ceil"),
+    }
+)
+"""Operations of one operand that a domain is asked for."""
+
+BINARY = frozenset({"add", "sub", "mul", "div", "div_rn", "rem", "maximum", "maxnum", "minimum", "minnum"})
+"""Operations of two operands. maximum/minimum propagate NaN, maxnum/minnum ignore one NaN."""
+
+
+class Host(Protocol):
+    """What a domain may ask of the evaluation that it serves."""
+
+    def note(self, text: str) -> None:
+        """Put a remark into the launch record, once."""
+
+
+class Domain(ABC):
+    """Base class of the domains. Arrays broadcast as in NumPy; results have the carriers' dtype.
+
+    Attributes:
+        name: what users call it.
+        fuses: whether products are contracted into additions where the launch allows it.
+        exact_sums: whether reordering sums cannot change a result.
+    """
+
+    name: str = ""
+    fuses: bool = False
+    exact_sums: bool = False
+
+    @abstractmethod
+    def carrier(self, element: Element) -> np.dtype[Any]:
+        """Dtype of the arrays that hold values of a float type."""
+
+    @abstractmethod
+    def read(self, bits: Array, element: Element) -> Array:
+        """Values of the bit patterns that memory holds."""
+
+    @abstractmethod
+    def write(self, values: Array, element: Element) -> Array:
+        """Bit patterns to put into memory."""
+
+    @abstractmethod
+    def unary(self, op: str, x: Array, element: Element) -> Array:
+        """An operation of `UNARY`."""
+
+    @abstractmethod
+    def binary(self, op: str, x: Array, y: Array, element: Element) -> Array:
+        """An operation of `BINARY`."""
+
+    @abstractmethod
+    def fma(self, x: Array, y: Array, z: Array, element: Element) -> Array:
+        """x*y + z with one rounding."""
+
+    @abstractmethod
+    def clamp(self, x: Array, low: Array, high: Array, element: Element, propagate_nan: bool) -> Array:
+        """tl.clamp."""
+
+    @abstractmethod
+    def compare(self, predicate: str, x: Array, y: Array, element: Element) -> Array:
+        """A comparison by its name in the text (oeq, ogt, ..., une, ord, uno)."""
+
+    @abstractmethod
+    def cast(self, x: Array, source: Element, target: Element, rounding: str) -> Array:
+        """Float to float; rounding is "rtne" or "rtz"."""
+
+    @abstractmethod
+    def from_integers(self, x: Array, target: Element, signed: bool) -> Array:
+        """Integer to float; `x` is a signed or boolean array, to be read as unsigned unless `signed`."""
+
+    @abstractmethod
+    def to_integers(self, x: Array, source: Element, bits: int, signed: bool) -> Array:
+        """Float to integer, toward zero, saturating; NaN gives 0."""
+
+    @abstractmethod
+    def dot(self, host: Host, a: Array, b: Array, c: Array, elements: tuple[Element, ...], precision: str) -> Array:
+        """a @ b + c for arrays of shape (programs, ..., M, K), (programs, ..., K, N), (programs, ..., M, N).
+
+        Args:
+            host: the evaluation, for remarks.
+            a: values of the first operand.
+            b: values of the second one.
+            c: values that the sums start from.
+            elements: float types of a, b and c.
+            precision: "ieee", "tf32", "tf32x3", "bf16x3" or "bf16x6".
+
+        Returns:
+            Values of the type of c.
+        """
+
+    def reduce(self, op: str, x: Array, axis: int, element: Element) -> Array | None:
+        """A whole reduction by one operation of `BINARY`, where its order is no matter; None to have it folded."""
+        return None
+
+    def scan(self, op: str, x: Array, axis: int, element: Element) -> Array | None:
+        """A whole scan by one operation of `BINARY`; None to have it done step by step."""
+        return None
+
+    def reduction_masks(self, host: Host, length: int) -> list[int]:
+        """The order of a fold of `length` values: step by step, index i is combined with i ^ mask."""
+        return [1 << i for i in range(length.bit_length() - 1)]
+
+    def select(self, condition: Array, x: Array, y: Array) -> Array:
+        """Elementwise choice; moves values without touching them."""
+        return np.where(condition, x, y)
+
+    def constant(self, bits: int, element: Element) -> Array:
+        """The value of one bit pattern, shape (1,)."""
+        return self.read(np.array([bits], UNSIGNED[element.bits]), element)

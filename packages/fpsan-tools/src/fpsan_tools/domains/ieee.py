@@ -1,0 +1,318 @@
+"""The ieee domain: every float operation correctly rounded in its own type."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fpsan_tools.domains.base import Domain, Host
+from fpsan_tools.domains.formats import NATIVE, narrow, widen
+from fpsan_tools.errors import FpsanError
+from fpsan_tools.ttir.types import SIGNED, UNSIGNED, Element
+from fpsan_tools.ttir.values import Array
+
+_CHUNK = 1 << 14  # elements computed at once: three float64 arrays of them stay in a core's second-level cache
+_LOW_BITS = np.uint64((1 << 29) - 1)  # float64 has 29 significand bits more than float32
+_TIE = np.uint64(1 << 28)
+_SMALLEST_NORMAL = 2.0**-126
+
+
+def _round_sum(total: Array, first: Array, second: Array, check_small: bool) -> None:
+    """Prepare total = first + second (float64) for rounding to float32: make ties that are none unambiguous.
+
+    The float64 sum may round to a value halfway between two float32 numbers although the exact sum is not there. Then
+    the exact error (two_sum) tells the side, and the total moves by one place in that direction.
+    """
+    suspects = (total.view(np.uint64) & _LOW_BITS) == _TIE
+    if check_small:  # subnormal results are halfway elsewhere
+        suspects |= (np.abs(total) < _SMALLEST_NORMAL) & (total != 0)
+    if not suspects.any():
+        return
+    s, a, b = total[suspects], first[suspects], np.broadcast_to(second, total.shape)[suspects]
+    part = s - a
+    error = (a - (s - part)) + (b - part)
+    inexact = (error != 0) & np.isfinite(s)
+    direction = np.where(error > 0, np.inf, -np.inf)
+    # An odd last place cannot be halfway; an even one moves toward the exact sum.
+    even = (s.view(np.uint64) & np.uint64(1)) == 0
+    total[suspects] = np.where(inexact & even, np.nextafter(s, direction), s)
+
+
+def fma32(x: Array, y: Array, z: Array) -> Array:
+    """x*y + z of float32 arrays, rounded once: the product is exact in float64, the sum as `_round_sum` says."""
+    shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
+    result = np.empty(shape, np.float32)
+    rows = shape[0] if shape else 1
+    size = math.prod(shape)
+    step = max(1, rows * _CHUNK // max(size, 1))
+    product = np.empty((min(step, rows), *shape[1:]))
+    total = np.empty_like(product)
+    for start in range(0, rows, step):
+        stop = min(rows, start + step)
+        x_part, y_part, z_part = (v if v.shape[0] == 1 else v[start:stop] for v in (x, y, z))
+        p, t = product[: stop - start], total[: stop - start]
+        np.multiply(x_part, y_part, out=p, dtype=np.float64)
+        np.add(p, z_part, out=t, dtype=np.float64)
+        _round_sum(t, p, z_part, check_small=True)
+        result[start:stop] = t
+    return result
+
+
+def dot32(a: Array, b: Array, c: Array) -> Array:
+    """c + sum_k a[m,k]*b[k,n] as a chain of fused multiply-adds in ascending k, float32 accumulator.
+
+    Args:
+        a: float32 (G, M, K).
+        b: float32 (G, K, N).
+        c: float32 (G, M, N).
+
+    Returns:
+        float32 (G, M, N).
+    """
+    groups, rows, columns = c.shape
+    result = np.empty(c.shape, np.float32)
+    smallest = 1.0
+    for operand in (a, b):
+        magnitudes = np.abs(operand)
+        smallest *= float(np.min(magnitudes, where=magnitudes > 0, initial=1.0))
+    # Products that are no multiples of 2^-178 could make an inexact sum below the normal range.
+    check_small = smallest < 2.0**-131
+    step = max(1, _CHUNK // (rows * columns))
+    for start in range(0, groups, step):
+        stop = min(groups, start + step)
+        left = np.ascontiguousarray(np.moveaxis(a[start:stop], 2, 0), np.float64)[:, :, :, np.newaxis]
+        right = np.ascontiguousarray(np.moveaxis(b[start:stop], 1, 0), np.float64)[:, :, np.newaxis, :]
+        accumulator = c[start:stop].astype(np.float64)
+        rounded = np.empty(accumulator.shape, np.float32)
+        product, total = np.empty_like(accumulator), np.empty_like(accumulator)
+        low = np.empty(accumulator.shape, np.uint64)
+        tie = np.empty(accumulator.shape, bool)
+        for k in range(a.shape[2]):
+            np.multiply(left[k], right[k], out=product)
+            np.add(product, accumulator, out=total)
+            np.bitwise_and(total.view(np.uint64), _LOW_BITS, out=low)
+            np.equal(low, _TIE, out=tie)
+            if check_small or tie.any():
+                _round_sum(total, product, accumulator, check_small)
+            np.copyto(rounded, total, casting="same_kind")
+            np.copyto(accumulator, rounded)
+        result[start:stop] = rounded if a.shape[2] else c[start:stop]
+    return result
+
+
+def sum_to_odd(first: Array, second: Array) -> Array:
+    """first + second of float64 arrays, rounded to odd, so that a later rounding to fewer bits is correct."""
+    total = first + second
+    part = total - first
+    error = (first - (total - part)) + (second - part)
+    inexact = (error != 0) & np.isfinite(total) & ((total.view(np.uint64) & np.uint64(1)) == 0)
+    return np.where(inexact, np.nextafter(total, np.where(error > 0, np.inf, -np.inf)), total)
+
+
+_COMPARE: dict[str, Any] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def compare_values(predicate: str, x: Array, y: Array) -> Array:
+    """A float comparison by its name: o.. is false, u.. is true if an operand is NaN."""
+    if predicate in ("false", "true"):
+        return np.full(np.broadcast_shapes(x.shape, y.shape), predicate == "true")
+    unordered = np.isnan(x) | np.isnan(y)
+    if predicate == "uno":
+        return unordered
+    if predicate == "ord":
+        return ~unordered
+    function = _COMPARE.get(predicate[1:])
+    if function is None or predicate[0] not in "ou":
+        raise FpsanError(f"comparison {predicate!r} is not known")
+    result = function(x, y)
+    return np.asarray(result & ~unordered if predicate[0] == "o" else result | unordered)
+
+
+def round_toward_zero(x: Array, bits: int, signed: bool) -> Array:
+    """Float to integer toward zero, saturating, NaN to 0.
+
+    Args:
+        x: float32 or float64 array.
+        bits: width of the integer: 1, 8, 16, 32 or 64.
+        signed: whether the integer is signed.
+
+    Returns:
+        Signed array of that width holding the bits (bool for 1).
+    """
+    if bits == 1:
+        return np.asarray(x != 0)
+    dtype = SIGNED[bits] if signed else UNSIGNED[bits]
+    limits = np.iinfo(dtype)
+    whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
+    inside = np.where((whole > float(limits.min)) & (whole < float(limits.max)), whole, 0.0).astype(dtype)
+    result = np.where(whole >= float(limits.max), dtype.type(limits.max), inside)
+    result = np.where(whole <= float(limits.min), dtype.type(limits.min), result)
+    return result.view(SIGNED[bits])
+
+
+def _pick(x: Array, y: Array, larger: bool, propagate: bool) -> Array:
+    """Maximum or minimum with -0 below +0; NaN operands give NaN (propagate) or the other operand."""
+    function = (np.maximum if larger else np.minimum) if propagate else (np.fmax if larger else np.fmin)
+    result = function(x, y)
+    zeros = (x == 0) & (y == 0)
+    if zeros.any():
+        negative = (np.signbit(x) & np.signbit(y)) if larger else (np.signbit(x) | np.signbit(y))
+        result = np.where(zeros, np.where(negative, result.dtype.type(-0.0), result.dtype.type(0.0)), result)
+    return np.asarray(result)
+
+
+_ERF = np.frompyfunc(math.erf, 1, 1)
+
+_FUNCTIONS: dict[str, Any] = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log2": np.log2,
+    "sqrt": np.sqrt,
+    "sqrt_rn": np.sqrt,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "sin": np.sin,
+    "cos": np.cos,
+    "erf": lambda x: np.asarray(_ERF(x), np.float64),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+_EXACTLY_ROUNDED = frozenset({"sqrt", "sqrt_rn", "floor", "ceil"})
+
+
+class Ieee(Domain):
+    """IEEE 754 arithmetic: one rounding to nearest even per operation, in the operation's own type.
+
+    fp64, fp32 and fp16 are NumPy arrays; bf16 and the 8-bit types are held as bit patterns, so moving them changes
+    nothing. exp, log, sin, ... of fp32 are computed in float64 and rounded; those of fp64 are the C library's.
+    """
+
+    name = "ieee"
+    fuses = True
+
+    def carrier(self, element: Element) -> np.dtype[Any]:
+        return NATIVE.get(element.name, UNSIGNED[element.bits])
+
+    def read(self, bits: Array, element: Element) -> Array:
+        return bits.view(self.carrier(element))
+
+    def write(self, values: Array, element: Element) -> Array:
+        return values.view(UNSIGNED[element.bits])
+
+    def unary(self, op: str, x: Array, element: Element) -> Array:
+        if op in ("neg", "abs"):
+            sign = UNSIGNED[element.bits].type(1 << (element.bits - 1))
+            bits = self.write(x, element)
+            return self.read(bits ^ sign if op == "neg" else bits & ~sign, element)
+        function = _FUNCTIONS[op]
+        if element.name == "f64" or (op in _EXACTLY_ROUNDED and element.name == "f32"):
+            result: Array = function(x)
+            return result
+        return narrow(function(widen(x, element).astype(np.float64)), element)
+
+    def binary(self, op: str, x: Array, y: Array, element: Element) -> Array:
+        if op in ("maximum", "maxnum", "minimum", "minnum"):
+            picked = _pick(widen(x, element), widen(y, element), op.startswith("max"), op.endswith("imum"))
+            return narrow(picked, element)
+        function = _ARITHMETIC[op]
+        if element.name in ("f32", "f64"):
+            result: Array = function(x, y)
+            return result
+        # float64 has more than twice the bits of the narrow types (and range to spare), so its rounding does no harm.
+        return narrow(function(widen(x, element).astype(np.float64), widen(y, element).astype(np.float64)), element)
+
+    def fma(self, x: Array, y: Array, z: Array, element: Element) -> Array:
+        if element.name == "f32":
+            return fma32(x, y, z)
+        if element.name == "f64":
+            return fma64(x, y, z)
+        wide = [widen(v, element).astype(np.float64) for v in (x, y, z)]
+        return narrow(sum_to_odd(wide[0] * wide[1], wide[2]), element)
+
+    def clamp(self, x: Array, low: Array, high: Array, element: Element, propagate_nan: bool) -> Array:
+        suffix = "imum" if propagate_nan else "num"
+        return self.binary(f"min{suffix}", self.binary(f"max{suffix}", x, low, element), high, element)
+
+    def compare(self, predicate: str, x: Array, y: Array, element: Element) -> Array:
+        return compare_values(predicate, widen(x, element), widen(y, element))
+
+    def cast(self, x: Array, source: Element, target: Element, rounding: str) -> Array:
+        if source == target:
+            return x
+        name = "nearest_even" if rounding == "rtne" else "toward_zero"
+        # NVIDIA's conversions to 8-bit floats saturate.
+        overflow = "saturate" if target.bits == 8 else None
+        return narrow(widen(x, source), target, name, overflow)
+
+    def from_integers(self, x: Array, target: Element, signed: bool) -> Array:
+        if x.dtype.kind == "b":
+            x = -x.astype(np.int8) if signed else x.astype(np.int8)
+        elif not signed:
+            x = x.view(UNSIGNED[x.dtype.itemsize * 8])
+        return narrow(x, target)
+
+    def to_integers(self, x: Array, source: Element, bits: int, signed: bool) -> Array:
+        return round_toward_zero(widen(x, source), bits, signed)
+
+    def dot(self, host: Host, a: Array, b: Array, c: Array, elements: tuple[Element, ...], precision: str) -> Array:
+        left, right, accumulator = elements
+        a, b = widen(a, left), widen(b, right)
+        if left.name == "f32" and precision == "tf32":
+            host.note("ieee rounds the fp32 operands of a tf32 product to TF32 (nearest even)")
+            a, b = (np.asarray(format_tf32().round(v), np.float32) for v in (a, b))
+        elif left.name == "f32" and precision != "ieee":
+            raise FpsanError(f"input_precision={precision!r} is not supported by the ieee domain; use 'ieee' or 'tf32'")
+        if left.name != "f32" or precision != "ieee":
+            host.note(
+                "ieee computes every tl.dot as a chain of fused multiply-adds in ascending k; a matrix unit sums "
+                "in another order and with other roundings (domain 'hardware')"
+            )
+        shape = c.shape
+        flat_a, flat_b = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
+        flat_c = c.reshape(-1, *c.shape[-2:])
+        if accumulator.name == "f32":
+            return dot32(flat_a, flat_b, flat_c).reshape(shape)
+        for k in range(flat_a.shape[2]):
+            step = (narrow(flat_a[:, :, k, np.newaxis], accumulator), narrow(flat_b[:, np.newaxis, k, :], accumulator))
+            flat_c = self.fma(*step, flat_c, accumulator)
+        return flat_c.reshape(shape)
+
+    def reduction_masks(self, host: Host, length: int) -> list[int]:
+        host.note("ieee sums tt.reduce as a balanced tree of neighbours")
+        return super().reduction_masks(host, length)
+
+
+def format_tf32() -> Any:
+    """numfmt's TF32."""
+    import numfmt
+
+    return numfmt.TF32
+
+
+def fma64(x: Array, y: Array, z: Array) -> Array:
+    """x*y + z of float64 arrays, rounded once."""
+    from numfmt.errorfree import fused_multiply_add
+
+    shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
+    full = [np.ascontiguousarray(np.broadcast_to(v, shape)) for v in (x, y, z)]
+    return np.asarray(fused_multiply_add(*full)[0])
+
+
+_ARITHMETIC: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "div_rn": np.divide,
+    "rem": np.fmod,
+}

@@ -1,0 +1,145 @@
+"""The closed world: one table that says of every operation what it is.
+
+Everything that is not in `OPERATIONS` is refused by name, with the kernel and the source line.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fpsan_tools.errors import UnsupportedOperation
+from fpsan_tools.ttir import access, arithmetic, control, products, reductions, shapes
+from fpsan_tools.ttir.machine import TERMINATORS
+from fpsan_tools.ttir.parser import Block, Module, Operation, Region
+
+
+class Rule(NamedTuple):
+    """What the evaluator does with an operation.
+
+    Attributes:
+        kind: "control", "movement", "integer", "float", "cast", "memory" or "nothing" (no effect on values).
+        handler: evaluates it.
+        control: whether the handler wants the frame instead of the operands.
+    """
+
+    kind: str
+    handler: Any
+    control: bool = False
+
+
+def _nothing(machine: Any, operation: Operation, operands: Any) -> None:
+    """Scheduling, barriers and hints: no value depends on them."""
+
+
+OPERATIONS: dict[str, Rule] = {
+    "scf.for": Rule("control", control.for_loop, True),
+    "scf.while": Rule("control", control.while_loop, True),
+    "scf.if": Rule("control", control.branch, True),
+    "tt.call": Rule("control", control.call, True),
+    "tt.get_program_id": Rule("control", control.program_id, True),
+    "tt.get_num_programs": Rule("control", control.program_count, True),
+    "tt.reduce": Rule("control", reductions.reduce, True),
+    "tt.scan": Rule("control", reductions.scan, True),
+    "tt.splat": Rule("movement", shapes.splat),
+    "tt.unsplat": Rule("movement", shapes.unsplat),
+    "tt.broadcast": Rule("movement", shapes.broadcast),
+    "tt.expand_dims": Rule("movement", shapes.expand_dims),
+    "tt.reshape": Rule("movement", shapes.reshape),
+    "tt.trans": Rule("movement", shapes.transpose),
+    "tt.join": Rule("movement", shapes.join),
+    "tt.split": Rule("movement", shapes.split),
+    "tt.cat": Rule("movement", shapes.cat),
+    "tt.gather": Rule("movement", shapes.gather),
+    "tt.make_range": Rule("movement", shapes.make_range),
+    "ttg.convert_layout": Rule("movement", shapes.unchanged),
+    "arith.select": Rule("movement", shapes.select),
+    "arith.constant": Rule("movement", arithmetic.constant),
+    **{name: Rule("integer", arithmetic.integer) for name in arithmetic._INTEGER},
+    "arith.cmpi": Rule("integer", arithmetic.compare_integers),
+    "tt.mulhiui": Rule("integer", arithmetic.high_product),
+    "arith.mului_extended": Rule("integer", arithmetic.extended_product),
+    "arith.mulsi_extended": Rule("integer", arithmetic.extended_product),
+    "math.absi": Rule("integer", arithmetic.absolute_integer),
+    **{name: Rule("integer", arithmetic.count_bits) for name in ("math.ctpop", "math.ctlz", "math.cttz")},
+    **{
+        name: Rule("cast", arithmetic.cast_integers)
+        for name in ("arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "arith.index_castui")
+    },
+    **{name: Rule("cast", arithmetic.cast_floats) for name in ("arith.extf", "arith.truncf", "tt.fp_to_fp")},
+    **{name: Rule("cast", arithmetic.integers_to_floats) for name in ("arith.sitofp", "arith.uitofp")},
+    **{name: Rule("cast", arithmetic.floats_to_integers) for name in ("arith.fptosi", "arith.fptoui")},
+    **{name: Rule("cast", arithmetic.bitcast) for name in ("tt.bitcast", "arith.bitcast")},
+    "tt.int_to_ptr": Rule("cast", arithmetic.integer_to_pointer),
+    "tt.ptr_to_int": Rule("cast", arithmetic.pointer_to_integer),
+    **{name: Rule("float", arithmetic.float_unary) for name in arithmetic.FLOAT_UNARY},
+    **{name: Rule("float", arithmetic.float_binary) for name in arithmetic.FLOAT_BINARY},
+    "math.fma": Rule("float", arithmetic.fused_multiply_add),
+    "contracted.fma": Rule("float", arithmetic.contracted),
+    "tt.clampf": Rule("float", arithmetic.clamp),
+    "arith.cmpf": Rule("float", arithmetic.compare_floats),
+    "tt.dot": Rule("float", products.dot),
+    "tt.addptr": Rule("memory", access.add_pointer),
+    "tt.load": Rule("memory", access.load),
+    "tt.store": Rule("memory", access.store),
+    **{name: Rule("control", None) for name in TERMINATORS},
+    "ttg.barrier": Rule("nothing", _nothing),
+    "gpu.barrier": Rule("nothing", _nothing),
+}
+"""Rules by operation name."""
+
+
+def link(module: Module, kernel: str) -> Module:
+    """Look up every operation of a parsed module and note where values are used last.
+
+    Args:
+        module: the parsed module; its operations get their handlers.
+        kernel: the kernel's name, for messages.
+
+    Returns:
+        The same module.
+
+    Raises:
+        UnsupportedOperation: for the first operation that the table does not have.
+    """
+    for operation in module.operations():
+        rule = OPERATIONS.get(operation.name)
+        if rule is None:
+            place = operation.location.user
+            raise UnsupportedOperation(kernel, place.file, place.line, operation.name)
+        operation.handler, operation.control = rule.handler, rule.control
+    for function in module.functions.values():
+        _annotate(function.body)
+    return module
+
+
+def _annotate(region: Region) -> None:
+    """Set `Operation.dead`: names that no later operation needs, so that their arrays can be freed."""
+    used_by = [_used_names(block) for block in region.blocks]
+    for number, block in enumerate(region.blocks):
+        elsewhere = set().union(*(used for i, used in enumerate(used_by) if i != number))
+        last: dict[str, Operation] = {}
+        for operation in block.operations:
+            for name in operation.results:
+                last[name] = operation
+            for name in _names_of(operation):
+                if name in last:
+                    last[name] = operation
+            for inner in operation.regions:
+                _annotate(inner)
+        for name, operation in last.items():
+            if name not in elsewhere:
+                operation.dead.append(name)
+
+
+def _used_names(block: Block) -> set[str]:
+    return set().union(*(_names_of(operation) for operation in block.operations))
+
+
+def _names_of(operation: Operation) -> set[str]:
+    names = set(operation.operands)
+    for _, values in operation.successors:
+        names.update(values)
+    for region in operation.regions:
+        for block in region.blocks:
+            names |= _used_names(block)
+    return names
