@@ -57,7 +57,8 @@ def _rotation_powers(bits: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def cos_sin(x: Payload) -> tuple[Payload, Payload]:
     """cos x + i sin x = (a + bi)^p in (Z/2^w)[i] with a = -3/5, b = 4/5, a point of the unit circle.
 
-    So cos^2 + sin^2 = 1, cos(x+y) = cos x cos y - sin x sin y, cos(-x) = cos x, sin(-x) = -sin x. Period 2^(w-2).
+    So cos^2 + sin^2 = 1, cos(x+y) = cos x cos y - sin x sin y, cos(-x) = cos x, sin(-x) = -sin x. Period 2^(w-2) of the
+    pair; the cosine alone repeats after 2^(w-4).
     """
     real, imaginary = _rotation_powers(width(x))
     byte = x & constant(x, 255)
