@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from fpsan_tools import domains
+from fpsan_tools import dispatch, domains
 from fpsan_tools.arrays import is_array, passed
 from fpsan_tools.domains.base import Domain
 from fpsan_tools.errors import FpsanError, UnknownName
@@ -98,12 +96,6 @@ class Session:
     launches: list[Launch] = field(default_factory=list)
 
 
-_ACTIVE: ContextVar[Session | None] = ContextVar("fpsan_tools_session", default=None)
-_PATCH_LOCK = threading.Lock()
-_patched = 0
-_originals: dict[str, Any] = {}
-
-
 def _session(
     domain: str | Domain, version: str | None, bounds: str, programs: Iterable[int] | None, progress: Progress | None
 ) -> Session:
@@ -146,13 +138,8 @@ def on_cpu(
     """
     compiler.import_triton()
     session = _session(domain, version, bounds, programs, progress)
-    _patch()
-    token = _ACTIVE.set(session)
-    try:
+    with dispatch.engaged(_Engine(session)):
         yield session
-    finally:
-        _ACTIVE.reset(token)
-        _unpatch()
 
 
 def run(
@@ -190,66 +177,28 @@ def run(
     return session.launches[-1]
 
 
-def _patch() -> None:
-    global _patched
-    with _PATCH_LOCK:
-        _patched += 1
-        if _patched > 1:
-            return
-        from triton.runtime.autotuner import Autotuner
-        from triton.runtime.jit import JITFunction
+@dataclass(frozen=True)
+class _Engine:
+    """Runs the launches of a session; see `dispatch.Engine`."""
 
-        _originals.update(jit=JITFunction.run, autotuner=Autotuner.run)
-        JITFunction.run = _run_jit
-        Autotuner.run = _run_autotuned
+    session: Session
 
-
-def _unpatch() -> None:
-    global _patched
-    with _PATCH_LOCK:
-        _patched -= 1
-        if _patched:
-            return
-        from triton.runtime.autotuner import Autotuner
-        from triton.runtime.jit import JITFunction
-
-        JITFunction.run = _originals.pop("jit")
-        Autotuner.run = _originals.pop("autotuner")
-
-
-def _run_jit(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> Any:
-    session = _ACTIVE.get()
-    if session is None:  # another thread's launch
-        return _originals["jit"](kernel, *arguments, grid=grid, warmup=warmup, **keywords)
-    if warmup:
-        return None
-    for hook in kernel.pre_run_hooks:
-        hook(*arguments, **keywords)
-    record = launch(session, kernel, grid, arguments, keywords)
-    session.launches.append(record)
-    return record
-
-
-def _run_autotuned(tuner: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Run the configuration that was tuned before, else the first one that pruning leaves; nothing is measured."""
-    session = _ACTIVE.get()
-    if session is None:
-        return _originals["autotuner"](tuner, *arguments, **keywords)
-    named = dict(zip(tuner.arg_names, arguments, strict=False))
-    tuner.nargs = named
-    try:
-        everything = {**named, **keywords}
-        known = {name: value for name, value in everything.items() if name in tuner.arg_names}
-        key = [known[name] for name in tuner.keys if name in known]
-        key += [str(value.dtype) for value in known.values() if hasattr(value, "dtype")]
-        config = tuner.cache.get(tuple(key)) if len(tuner.configs) > 1 else tuner.configs[0]
-        if config is None:
-            config = tuner.prune_configs(keywords)[0]
-        if config.pre_hook is not None:
-            config.pre_hook({**everything, **config.all_kwargs()})
-        return tuner.fn.run(*arguments, **keywords, **config.all_kwargs())
-    finally:
-        tuner.nargs = None
+    def launch(
+        self,
+        kernel: Any,
+        grid: Any,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        warmup: bool,
+        original: Callable[..., Any],
+    ) -> Launch | None:
+        if warmup:
+            return None
+        for hook in kernel.pre_run_hooks:
+            hook(*arguments, **keywords)
+        record = launch(self.session, kernel, grid, arguments, keywords)
+        self.session.launches.append(record)
+        return record
 
 
 def launch(session: Session, kernel: Any, grid: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Launch:
