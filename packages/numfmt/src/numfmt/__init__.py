@@ -31,6 +31,12 @@ from numfmt.formats import (
 from numfmt.rounding import OVERFLOWS, ROUNDINGS
 
 if TYPE_CHECKING:  # what `_LAZY` names, for type checkers
+    from numfmt.arithmetic import add as add
+    from numfmt.arithmetic import div as div
+    from numfmt.arithmetic import fma as fma
+    from numfmt.arithmetic import mul as mul
+    from numfmt.arithmetic import sqrt as sqrt
+    from numfmt.arithmetic import sub as sub
     from numfmt.bounds import gamma as gamma
     from numfmt.exact import condition_number as condition_number
     from numfmt.exact import exact_dot as exact_dot
@@ -45,11 +51,17 @@ __version__ = "0.1.0"
 _LAZY: dict[str, str] = {
     "Accumulator": "numfmt.sums",
     "accumulate": "numfmt.sums",
+    "add": "numfmt.arithmetic",
     "condition_number": "numfmt.exact",
+    "div": "numfmt.arithmetic",
     "exact_dot": "numfmt.exact",
     "exact_matmul": "numfmt.exact",
     "exact_sum": "numfmt.exact",
+    "fma": "numfmt.arithmetic",
     "gamma": "numfmt.bounds",
+    "mul": "numfmt.arithmetic",
+    "sqrt": "numfmt.arithmetic",
+    "sub": "numfmt.arithmetic",
 }
 
 __all__ = [  # noqa: RUF022 (grouped by subject)

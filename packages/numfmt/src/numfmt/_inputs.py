@@ -32,7 +32,8 @@ def as_carrier(x: ArrayLike, name: str) -> Float64Array:
     kind = array.dtype.kind
     if kind not in "fiub" and array.dtype.type.__module__ != "ml_dtypes":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}; convert it to float64 first")
-    carrier: Float64Array = array.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        carrier: Float64Array = array.astype(np.float64)
     wide = (kind in "iu" and array.dtype.itemsize == 8) or (kind == "f" and array.dtype.itemsize > 8)
     if wide:
         # An integer that rounds up to 2^63 or beyond does not convert back.

@@ -176,8 +176,8 @@ class RoundedArithmetic:
         """
         if self._has_odd_bit:
             return self.round(errorfree.to_odd(*result), random)
-        if self._is_float64 and self.mode.name in _DIRECTED:
-            return self._fmt_round(_directed_float64(result, self.mode.name), random)
+        if self._is_float64:
+            return self._finish_float64(_to_float64(result, self.mode.name), result.residual)
         low = np.where(np.isfinite(result.value), result.residual, 0.0)
         return round_sum(
             self.fmt,
@@ -189,6 +189,15 @@ class RoundedArithmetic:
             random=random,
             random_bits=self.random_bits or _WORD_BITS,
         )
+
+    def _finish_float64(self, value: Float64Array, residual: Float64Array) -> Float64Array:
+        """Overflow policies of FP64, where float64 itself has overflowed: an infinity with a residual was finite."""
+        rounded = self._fmt_round(value, None)
+        overflowed = np.isinf(value) & (residual != 0)
+        if overflowed.any() and self.policy.finite != "infinity":
+            end = np.copysign(self.fmt.max, value) if self.policy.finite == "largest" else np.full_like(value, np.nan)
+            rounded = np.where(overflowed, end, rounded)
+        return rounded
 
     # Operations -------------------------------------------------------------------------------------------------------
 
@@ -219,22 +228,26 @@ class RoundedArithmetic:
         return Carried(np.where(zero, -0.0, result.value), result.residual)
 
 
-_DIRECTED = ("toward_zero", "up", "down", "to_odd")
-
-
-def _directed_float64(result: Carried, mode: str) -> Float64Array:
-    """Directed rounding to float64 itself: one step back where rounding to nearest went the other way."""
+def _to_float64(result: Carried, mode: str) -> Float64Array:
+    """Rounding to float64 itself: one step where another mode than nearest even ends elsewhere."""
     value, residual = result
+    if mode == "nearest_even":
+        return value
     if mode == "to_odd":
         return errorfree.to_odd(value, residual)
-    target = {"toward_zero": 0.0, "up": np.inf, "down": -np.inf}[mode]
-    wrong = {
-        "toward_zero": (residual != 0) & (np.signbit(residual) != np.signbit(value)),
+    toward = np.where(residual > 0, np.inf, -np.inf)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        other = np.nextafter(value, toward)
+        tie = other - value == 2.0 * residual
+    outward = np.signbit(residual) == np.signbit(value)
+    wrong = (residual != 0) & {
+        "toward_zero": ~outward,
         "up": residual > 0,
         "down": residual < 0,
+        # Only a residual that is the error itself shows a tie; ties of subnormal products stay on the even side.
+        "nearest_away": tie & outward,
     }[mode]
-    with np.errstate(over="ignore", under="ignore"):
-        stepped: Float64Array = np.where(wrong & (value != target), np.nextafter(value, target), value)
+    stepped: Float64Array = np.where(wrong, other, value)
     return stepped
 
 

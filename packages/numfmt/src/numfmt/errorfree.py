@@ -9,8 +9,8 @@ value would have given (Boldo and Melquiond, "Emulation of a FMA and correctly r
 57(4), 2008, theorem 1).
 
 A `Carried` pair (value, residual) holds a float64 `value`, the exact result rounded to nearest even, and a `residual`
-whose *sign* is that of exact - value (0: value is exact). Only `two_sum` and `two_prod` promise more, namely that the
-residual is the error itself.
+whose *sign* is that of exact - value (0: value is exact). `two_sum` and `two_prod` promise more, namely that the
+residual is the error itself; elsewhere a residual of +-2^-1074 says that no more than the sign is known.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _SPLITTER = 2.0**27 + 1.0
 # Operands and products inside these limits can be split and multiplied without overflow, and the error of their
 # product is a multiple of 2^-1074, so that it is exact.
 _SPLIT_LIMIT = 2.0**990
+_SMALLEST = 2.0**-1074
 _PRODUCT_MIN = 2.0**-960
 _PRODUCT_MAX = 2.0**1000
 
@@ -142,7 +143,12 @@ def scaled(value: Float64Array, residual: Float64Array, exponent: NDArray[np.int
         flip = tie_low & midpoint & (np.sign(lost) == np.sign(residual)) & np.isfinite(result)
         result = np.where(flip, other, result)
         lost = np.where(flip, -lost, lost)
-    return Carried(result, np.where(lost != 0, lost, residual))
+    return Carried(result, _only_sign(np.where(lost != 0, lost, residual)))
+
+
+def _only_sign(residual: Float64Array) -> Float64Array:
+    """A residual of which only the sign is known, as the smallest number of that sign: it is no half of anything."""
+    return np.sign(residual) * _SMALLEST
 
 
 def add(a: Float64Array, b: Float64Array) -> Carried:
@@ -188,7 +194,7 @@ def divide(a: Float64Array, b: Float64Array) -> Carried:
     q = a_mantissa / b_mantissa
     p, e = two_prod(q, b_mantissa)
     # a - q·b is representable (Handbook, section 4.8), so that these two subtractions are exact.
-    remainder = ((a_mantissa - p) - e) * np.sign(b_mantissa)
+    remainder = _only_sign(((a_mantissa - p) - e) * np.sign(b_mantissa))
     quotient = scaled(q, remainder, a_exponent - b_exponent)
     return Carried(np.where(proper, quotient.value, special), np.where(proper, quotient.residual, 0.0))
 
@@ -203,7 +209,7 @@ def square_root(a: Float64Array) -> Carried:
     mantissa = np.where(odd, 2.0 * mantissa, mantissa)
     root = np.sqrt(mantissa)
     p, e = two_prod(root, root)
-    remainder = (mantissa - p) - e
+    remainder = _only_sign((mantissa - p) - e)
     result = np.ldexp(root, (exponent - odd) // 2)
     return Carried(np.where(proper, result, special), np.where(proper, remainder, 0.0))
 
