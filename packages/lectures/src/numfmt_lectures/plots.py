@@ -82,7 +82,6 @@ def _draw(demonstration: str, figure: Figure, words: Catalogue, form: str, ink: 
     try:
         import matplotlib
         from matplotlib.figure import Figure as Canvas
-        from matplotlib.rcsetup import cycler
     except ImportError as error:
         raise LectureError("plots need matplotlib: pip install 'numfmt-lectures[plot]'") from error
     words = _drawable(words)
@@ -90,7 +89,6 @@ def _draw(demonstration: str, figure: Figure, words: Catalogue, form: str, ink: 
         "font.family": [*_installed(words.language), "DejaVu Sans"],
         "svg.fonttype": "none" if form == "svg" else "path",
         "svg.hashsalt": figure.key,
-        "axes.prop_cycle": cycler(color=_COLOURS),
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
@@ -101,7 +99,8 @@ def _draw(demonstration: str, figure: Figure, words: Catalogue, form: str, ink: 
         **{f"axes.{name}color": ink for name in ("edge", "label")},
     }
     with matplotlib.rc_context(look):
-        canvas = Canvas(figsize=(7.2, 4.0), layout="constrained")
+        rows = (len(figure.series) + 1) // 2 if len(figure.series) > 3 else 1
+        canvas = Canvas(figsize=(7.2, 4.0 + 0.2 * rows), layout="constrained")
         canvas.patch.set_alpha(0.0 if form == "svg" else 1.0)
         axes = canvas.subplots()
         axes.patch.set_alpha(0.0)
@@ -112,7 +111,8 @@ def _draw(demonstration: str, figure: Figure, words: Catalogue, form: str, ink: 
         if form == "png":
             axes.set_title(words.text(*path, "title"))
         if len(figure.series) > 1:
-            axes.legend(fontsize="small")
+            # Below the axes, where no data can lie.
+            canvas.legend(loc="outside lower center", ncols=2 if len(figure.series) > 3 else 3, fontsize="small")
         drawn = io.BytesIO()
         canvas.savefig(drawn, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None)
     return drawn.getvalue()
@@ -121,15 +121,18 @@ def _draw(demonstration: str, figure: Figure, words: Catalogue, form: str, ink: 
 def _plot(axes: Any, figure: Figure, words: Catalogue) -> None:
     for number, series in enumerate(figure.series):
         label = words.label(series.label)
+        turn = number if series.colour is None else series.colour
+        colour = _COLOURS[turn % len(_COLOURS)]
         if figure.kind == "bars":
             share = 0.8 / len(figure.series)
             places = [i + (number - (len(figure.series) - 1) / 2) * share for i in range(len(series.x))]
-            axes.bar(places, series.y, share, label=label)
+            axes.bar(places, series.y, share, label=label, color=colour)
             if not number:
-                axes.set_xticks(range(len(series.x)), [str(x) for x in series.x])
+                axes.set_xticks(range(len(series.x)), [str(x) for x in series.x], rotation=20)
         else:
-            marker = _MARKERS[number % len(_MARKERS)] if figure.kind == "points" and not series.dashed else None
-            axes.plot(series.x, series.y, label=label, marker=marker, markersize=4, ls="--" if series.dashed else "-")
+            style = {"color": colour, "linestyle": "--" if series.dashed else "-"}
+            marker = _MARKERS[turn % len(_MARKERS)] if figure.kind == "points" else None
+            axes.plot(series.x, series.y, label=label, marker=marker, markersize=4, **style)
     for axis, scale in zip((axes.set_xscale, axes.set_yscale), figure.scales, strict=True):
         if scale != "linear":
             axis("log", base=2 if scale == "log2" else 10)

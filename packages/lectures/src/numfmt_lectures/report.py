@@ -76,12 +76,21 @@ class Observation:
 
 @dataclass(frozen=True)
 class Series:
-    """One line, or one set of bars or points, of a figure."""
+    """One line, or one set of bars or points, of a figure.
+
+    Attributes:
+        label: its name in the legend.
+        x: where; names for bars.
+        y: how much.
+        dashed: drawn as a variant or a limit of another series.
+        colour: number of its colour; that of its place among the series where it is None.
+    """
 
     label: Label | str
     x: Sequence[float] | Sequence[str]
     y: Sequence[float]
     dashed: bool = False
+    colour: int | None = None
 
 
 @dataclass(frozen=True)

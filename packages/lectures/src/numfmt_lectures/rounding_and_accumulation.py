@@ -312,16 +312,29 @@ def fp8_dots(settings: Settings) -> Demonstration:
             chunk = settings.promotion if unit.promoted else None
             sums = accumulate(products, unit.format, unit.rounding, chunk=chunk)
             errors[unit.key].append(float(np.linalg.norm(sums - reference) / np.linalg.norm(reference)))
-    columns = [Column("accumulator"), *(Column(f"k{n}", ".4%", f"K = {n}") for n in settings.lengths)]
+    columns = [Column("accumulator"), *(Column(f"k{n}", ".3g", f"K = {n}") for n in settings.lengths)]
     labels = {unit.key: Label(f"unit_{unit.key}", {"promotion": settings.promotion}) for unit in UNITS}
-    table = Table("accumulators", columns, [(labels[key], *row) for key, row in errors.items()])
+    percent = [(labels[key], *(100 * error for error in row)) for key, row in errors.items()]
+    table = Table("accumulators", columns, percent)
     figure = Figure(
         "fp8",
         "points",
-        [Series(labels[key], list(settings.lengths), [max(e, 1e-9) for e in row]) for key, row in errors.items()],
+        _error_lines(errors, labels, settings.lengths),
         ("log2", "log"),
     )
     return Demonstration("fp8", [table], observe_units(errors, settings.lengths, settings.promotion), [figure])
+
+
+def _error_lines(
+    errors: Mapping[str, list[float]], labels: Mapping[str, Label], lengths: tuple[int, ...]
+) -> list[Series]:
+    """A line for each narrow accumulator, and a dashed one of the same colour for it with promotion."""
+    keys = [unit.key for unit in UNITS if not unit.promoted and unit.format is not FP32]
+    return [
+        Series(labels[key + suffix], list(lengths), errors[key + suffix], dashed=bool(suffix), colour=number)
+        for number, key in enumerate(keys)
+        for suffix in ("", "_promoted")
+    ]
 
 
 def observe_units(errors: Mapping[str, list[float]], lengths: tuple[int, ...], promotion: int) -> list[Observation]:
