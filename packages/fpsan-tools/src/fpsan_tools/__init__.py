@@ -18,9 +18,11 @@ _EXPORTS: dict[str, str | None] = {
     "TritonUnavailable": "errors",
     "UnknownName": "errors",
     "UnsupportedOperation": "errors",
+    "GpuSession": "gpu",
     "Launch": "cpu",
     "Session": "cpu",
     "on_cpu": "cpu",
+    "on_gpu": "gpu",
     "run": "cpu",
     "typed": "arrays",
 }
