@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from numfmt import BF16, FP8_E4M3, FP16, FP32, FloatFormat, accumulate, condition_number, exact_sum
 from numfmt_lectures.lecture import Lecture
-from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Series, Table
+from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Series, Table, Value
 
 __all__ = ["ACC14", "LECTURE", "Settings"]
 
@@ -314,7 +314,7 @@ def fp8_dots(settings: Settings) -> Demonstration:
             errors[unit.key].append(float(np.linalg.norm(sums - reference) / np.linalg.norm(reference)))
     columns = [Column("accumulator"), *(Column(f"k{n}", ".3g", f"K = {n}") for n in settings.lengths)]
     labels = {unit.key: Label(f"unit_{unit.key}", {"promotion": settings.promotion}) for unit in UNITS}
-    percent = [(labels[key], *(100 * error for error in row)) for key, row in errors.items()]
+    percent: list[tuple[Value, ...]] = [(labels[key], *(100 * error for error in row)) for key, row in errors.items()]
     table = Table("accumulators", columns, percent)
     figure = Figure(
         "fp8",

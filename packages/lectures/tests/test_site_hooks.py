@@ -1,0 +1,71 @@
+"""The site's reference pages: every public name is found where it is defined, and a name that is nowhere is an error."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import numfmt_lectures
+
+HOOKS = Path(__file__).resolve().parents[3] / "tools" / "site_hooks.py"
+if not HOOKS.exists():
+    pytest.skip("the hooks belong to the repository, not to the package", allow_module_level=True)
+
+
+def load_hooks() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("site_hooks", HOOKS)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+hooks = load_hooks()
+
+
+def test_every_public_name_has_an_entry_under_the_name_that_users_import() -> None:
+    page = hooks.on_page_markdown("before\n\n[[api numfmt_lectures]]\n\nafter")
+    assert page.startswith("before")
+    assert page.endswith("after")
+    for name in numfmt_lectures.__all__:
+        assert f'<a id="numfmt_lectures.{name}"></a>' in page
+    assert "::: numfmt_lectures.run\n" in page
+    assert "::: numfmt_lectures.names.LectureError\n" in page  # where its docstring is
+    assert "::: numfmt_lectures.catalogue.LANGUAGES\n" in page  # a constant
+
+
+def test_a_page_without_a_mark_stays_as_it_is() -> None:
+    assert hooks.on_page_markdown("a [[api]] b [[api x]] c") == "a [[api]] b [[api x]] c"
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "planted_package"
+    folder.mkdir()
+    (folder / "inner.py").write_text('"""Inner."""\n\n__all__ = ["deep"]\n\n\ndef deep():\n    """Deep."""\n')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield folder  # type: ignore[misc]
+    for name in [name for name in sys.modules if name.startswith("planted_package")]:
+        del sys.modules[name]
+
+
+def test_public_modules_follow_with_their_names(package: Path) -> None:
+    (package / "__init__.py").write_text('from . import inner\n\n__all__ = ["LIMIT", "inner"]\nLIMIT = 3\n')
+    lines = "\n".join(hooks.entries("planted_package"))
+    assert "::: planted_package.LIMIT\n" in lines
+    assert "## planted_package.inner { #planted_package.inner }" in lines
+    assert "::: planted_package.inner.deep\n" in lines
+    assert "heading_level: 3" in lines
+
+
+def test_a_public_name_that_nothing_assigns_is_an_error(package: Path) -> None:
+    (package / "__init__.py").write_text('__all__ = ["ghost"]\nglobals()["ghost"] = 3\n')
+    with pytest.raises(
+        LookupError, match=r"planted_package\.ghost is public, but no module of planted_package assigns it"
+    ):
+        list(hooks.entries("planted_package"))

@@ -1,0 +1,92 @@
+"""MkDocs hooks: reference pages list every public name of a package, so that none is forgotten and none invented.
+
+A line `[[api PACKAGE]]` in a page becomes an entry for each name in the package's `__all__`, written by mkdocstrings from
+the docstring, under the name that users import, wherever the code lies. Names that are modules follow, each with its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+MARK = re.compile(r"^\[\[api ([\w.]+)\]\]$", re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace the marks of a page; called by MkDocs."""
+    return MARK.sub(lambda mark: "\n".join(entries(mark[1])), markdown)
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """The names a module offers."""
+    return [name for name in getattr(module, "__all__", []) if not name.startswith("_")]
+
+
+def entries(package: str, level: int = 2, seen: set[str] | None = None) -> Iterator[str]:
+    """Markdown of a package's public names, its public modules last.
+
+    Raises:
+        LookupError: a public name is neither a function, class or module nor assigned in any module of the package.
+    """
+    seen = seen if seen is not None else set()
+    module = importlib.import_module(package)
+    modules = []
+    for name in public_names(module):
+        thing = getattr(module, name)
+        if inspect.ismodule(thing):
+            modules.append(thing.__name__)
+            continue
+        place = definition(module, name, thing)
+        if place in seen:
+            continue
+        seen.add(place)
+        yield f'<a id="{package}.{name}"></a>\n'
+        options = f"      show_root_heading: true\n      show_root_toc_entry: true\n      heading: {name}\n"
+        yield f"::: {place}\n    options:\n{options}      toc_label: {name}\n      heading_level: {level}\n"
+    for name in modules:
+        yield f"{'#' * level} {name} {{ #{name} }}\n"
+        yield f"{first_paragraph(importlib.import_module(name))}\n"
+        yield from entries(name, level + 1, seen)
+
+
+def definition(module: ModuleType, name: str, thing: Any) -> str:
+    """The dotted path of the place where a name is defined, which is where its docstring is."""
+    if inspect.isclass(thing) or inspect.isroutine(thing):
+        return f"{thing.__module__}.{thing.__qualname__}"
+    # Triton's jit wraps a kernel: the function inside knows its place.
+    function = getattr(thing, "fn", None)
+    if inspect.isroutine(function):
+        return f"{function.__module__}.{function.__qualname__}"
+    top = module.__name__.partition(".")[0]
+    root = importlib.import_module(top)
+    candidates = [module.__name__, *(m.name for m in pkgutil.walk_packages(root.__path__, f"{top}."))]
+    for candidate in candidates:
+        origin = getattr(find_spec(candidate), "origin", None)
+        # Read, not imported: a module that needs an optional package, or runs a command, is none of this page's business.
+        if origin and origin.endswith(".py") and name in assigned(Path(origin).read_text(encoding="utf-8")):
+            return f"{candidate}.{name}"
+    raise LookupError(f"{module.__name__}.{name} is public, but no module of {top} assigns it")
+
+
+def assigned(source: str) -> set[str]:
+    """The names that a module's source assigns at its top level."""
+    names = set()
+    for node in ast.parse(source).body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def first_paragraph(module: ModuleType) -> str:
+    """The first paragraph of a module's docstring."""
+    return (inspect.getdoc(module) or "").partition("\n\n")[0]
