@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _EXPORTS: dict[str, str | None] = {
     "algebra": None,
     "errors": None,
+    "AssertionViolated": "errors",
     "CompilationFailed": "errors",
     "FpsanError": "errors",
     "OutOfBounds": "errors",

@@ -44,7 +44,8 @@ class ElementType(str):
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return _WIDTHS.get(str(self), 0) // 8
+        name = str(self)
+        return 1 if name == "i1" else _WIDTHS.get(name, 0) // 8 or int(name[1:]) // 8
 
     @property
     def is_floating_point(self) -> bool:
@@ -79,12 +80,16 @@ class TypedArray:
         return int(self.array.__array_interface__["data"][0])
 
 
-def typed(array: Array, dtype: str) -> TypedArray:
+def typed(array: Array, dtype: str | None = None) -> TypedArray:
     """Say which float type the bit patterns of an unsigned array stand for.
 
+    The result also has what launchers ask of tensors (`stride()`, `data_ptr()`, `dtype.itemsize`), so it can be the
+    base of a host TensorDescriptor.
+
     Args:
-        array: unsigned array of the type's width, of any strides.
-        dtype: "bf16", "fp8e4m3fn", "fp8e5m2" or another float type, also in Triton's and NumPy's spellings.
+        array: unsigned array of the type's width, or an array that has the type already; of any strides.
+        dtype: "bf16", "fp8e4m3fn", "fp8e5m2" or another type, also in Triton's and NumPy's spellings; None for the
+            array's own.
 
     Returns:
         An object that can be passed to a kernel instead of an array; results are written to `array`.
@@ -93,7 +98,10 @@ def typed(array: Array, dtype: str) -> TypedArray:
         UnknownName: for another dtype.
         FpsanError: if the array is not unsigned or of another width.
     """
-    name = _SPELLINGS.get(str(dtype).removeprefix("torch."))
+    own = TRITON_NAMES.get(array.dtype.name)
+    name = own if dtype is None else _SPELLINGS.get(str(dtype).removeprefix("torch."))
+    if name is not None and name == own:
+        return TypedArray(array, ElementType(name))
     if name not in _WIDTHS:
         raise UnknownName.of("float type", dtype, (k for k, v in _SPELLINGS.items() if v in _WIDTHS))
     if array.dtype.kind != "u" or array.dtype.itemsize * 8 != _WIDTHS[name]:

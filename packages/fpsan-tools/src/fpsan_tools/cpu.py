@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fpsan_tools import dispatch, domains
-from fpsan_tools.arrays import is_array, passed
+from fpsan_tools.arrays import Passed, is_array, passed
 from fpsan_tools.domains.base import Domain
 from fpsan_tools.errors import FpsanError, UnknownName
 from fpsan_tools.ttir import compile as compiler
@@ -21,7 +21,7 @@ from fpsan_tools.ttir.compile import Compiled
 from fpsan_tools.ttir.machine import Machine
 from fpsan_tools.ttir.memory import Memory
 from fpsan_tools.ttir.types import Element, Type
-from fpsan_tools.ttir.values import Address, Array, Value
+from fpsan_tools.ttir.values import Address, Array, Descriptor, Value
 
 SLICE = 1 << 18
 """Elements of the largest tensor that are evaluated at once, over all programs of a slice."""
@@ -217,7 +217,7 @@ def launch(session: Session, kernel: Any, grid: Any, arguments: tuple[Any, ...],
     size = _grid(grid, bound)
     total = math.prod(size)
     runtime = _runtime_arguments(bound, specialization)
-    spans = [value.span for value in runtime if is_array(value)]
+    spans = [v.base.span if isinstance(v, HostDescriptor) else v.span for v in runtime if isinstance(v, _IN_MEMORY)]
     memory = Memory(spans, check_masked=session.bounds == "all")
     machine = Machine(name, compiled.module, session.domain, memory, size)
     values = [
@@ -242,6 +242,20 @@ def launch(session: Session, kernel: Any, grid: Any, arguments: tuple[Any, ...],
     )
 
 
+@dataclass(frozen=True, eq=False)
+class HostDescriptor:
+    """A tensor descriptor that the host made, with its base as a launch sees it."""
+
+    base: Passed
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    pad_with_nan: bool
+    to_tf32: bool
+
+
+_IN_MEMORY = (Passed, HostDescriptor)
+
+
 def _argument(name: str, value: Any) -> Any:
     """An argument in the form that the compiler's binder takes."""
     if isinstance(value, tuple):
@@ -257,31 +271,44 @@ def _argument(name: str, value: Any) -> Any:
 def _runtime_arguments(bound: dict[str, Any], specialization: list[Any]) -> list[Any]:
     """The arguments that the compiled kernel still has, in order: constants are gone, tuples are taken apart."""
 
-    def flatten(value: Any, kind: Any) -> Iterator[Any]:
+    def flatten(name: str, value: Any, kind: Any) -> Iterator[Any]:
         if isinstance(kind, tuple | list):
             for item, inner in zip(value, kind, strict=True):
-                yield from flatten(item, inner)
+                yield from flatten(name, item, inner)
+        elif str(kind).startswith("tensordesc"):
+            sizes, strides = tuple(map(int, value.shape)), tuple(map(int, value.strides))
+            to_tf32 = bool(getattr(value, "round_f32_to_tf32", False))
+            yield HostDescriptor(passed(name, value.base), sizes, strides, value.padding == "nan", to_tf32)
+            yield from sizes
+            yield from strides
         elif kind != "constexpr":
             yield value
 
     kinds = [kind for kind, *_ in specialization]
-    return [leaf for value, kind in zip(bound.values(), kinds, strict=True) for leaf in flatten(value, kind)]
+    return [
+        leaf for (name, value), kind in zip(bound.items(), kinds, strict=True) for leaf in flatten(name, value, kind)
+    ]
 
 
 def _value(machine: Machine, type: Type, value: Any) -> Value:
     element: Element = type.element
     if element.kind == "pointer":
-        if is_array(value):
-            address = machine.memory.address(value.first) if value.span.high > value.span.low else 0
-        else:
-            address = int(value)
+        address = _address(machine, value) if isinstance(value, Passed) else int(value)
         return Value(Address([np.array([address], np.int64)]), type)
+    if isinstance(value, HostDescriptor):
+        sizes, strides = (tuple(np.array([n], np.int64) for n in v) for v in (value.sizes, value.strides))
+        base = np.array([_address(machine, value.base)], np.int64)
+        return Value(Descriptor(base, sizes, strides, value.pad_with_nan, value.to_tf32), type)
     if element.is_float:
         return Value(machine.domain.constant(encode(float(value), element), element), type)
     if element.bits == 1:
         return Value(np.array([bool(value)]), type)
     wrapped = int(value) & ((1 << element.bits) - 1)
     return Value(np.array([wrapped], np.uint64).astype(element.memory).view(element.integers), type)
+
+
+def _address(machine: Machine, array: Passed) -> int:
+    return machine.memory.address(array.first) if array.span.high > array.span.low else 0
 
 
 def _grid(grid: Any, bound: dict[str, Any]) -> tuple[int, int, int]:
@@ -301,6 +328,8 @@ def _chosen(programs: Iterable[int], total: int) -> Array:
 
 
 def _slice_length(compiled: Compiled) -> int:
+    if compiled.module.sequential:
+        return 1
     largest = 1
     for operation in compiled.module.operations():
         for type in (*operation.types[0], *operation.types[1]):

@@ -54,6 +54,10 @@ class OutOfBounds(FpsanError):
     """A load or store outside the arrays that were passed to the kernel."""
 
 
+class AssertionViolated(FpsanError):
+    """A device_assert of the kernel failed, or a tl.assume does not hold."""
+
+
 class CompilationFailed(FpsanError):
     """Triton's front end or one of its passes refused the kernel."""
 

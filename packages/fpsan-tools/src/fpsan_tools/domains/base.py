@@ -8,10 +8,12 @@ every float operation gives.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from fpsan_tools.errors import FpsanError
 from fpsan_tools.ttir.types import UNSIGNED, Element
 from fpsan_tools.ttir.values import Array
 
@@ -24,6 +26,25 @@ UNARY = frozenset(
 
 BINARY = frozenset({"add", "sub", "mul", "div", "div_rn", "rem", "maximum", "maxnum", "minimum", "minnum"})
 """Operations of two operands. maximum/minimum propagate NaN, maxnum/minnum ignore one NaN."""
+
+
+@dataclass(frozen=True)
+class ScaledOperand:
+    """One side of tl.dot_scaled.
+
+    Attributes:
+        data: values, or bytes of two e2m1 numbers.
+        element: type of the data.
+        form: "e4m3", "e5m2", "e2m1", "bf16" or "fp16".
+        scale: e8m0 bytes, one per 32 numbers along k, of shape (programs, ..., M or N, K/32); None for none.
+        k_packed: whether bytes of e2m1 hold neighbours along k.
+    """
+
+    data: Array
+    element: Element
+    form: str
+    scale: Array | None
+    k_packed: bool
 
 
 class Host(Protocol):
@@ -105,6 +126,32 @@ class Domain(ABC):
         Returns:
             Values of the type of c.
         """
+
+    @abstractmethod
+    def dot_scaled(self, host: Host, a: ScaledOperand, b: ScaledOperand, c: Array, target: Element) -> Array:
+        """tl.dot_scaled: both sides times their scales in a 16-bit type, then a product in the accumulator's type.
+
+        Args:
+            host: the evaluation, for remarks.
+            a: first side, data of shape (programs, ..., M, K), or packed along one of the last two axes.
+            b: second side, data of shape (programs, ..., K, N), likewise.
+            c: values that the sums start from.
+            target: the accumulator's float type.
+        """
+
+    @abstractmethod
+    def extern(self, host: Host, symbol: str, x: list[Array], elements: list[Element], target: Element) -> Array:
+        """A pure function of the device library, by its symbol; operands may be integers."""
+
+    def inline_assembly(
+        self, host: Host, text: str, x: list[Array], elements: list[Element], targets: list[Element]
+    ) -> list[Array]:
+        """Pure inline assembly; refused unless the domain gives it a meaning."""
+        raise FpsanError(f"inline assembly has no meaning in the domain {self.name!r}")
+
+    def atomic_note(self) -> str:
+        """What to remark on float additions that are atomic."""
+        return f"{self.name} applies atomic float additions in program order; a GPU takes any order"
 
     def reduce(self, op: str, x: Array, axis: int, element: Element) -> Array | None:
         """A whole reduction by one operation of `BINARY`, where its order is no matter; None to have it folded."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fpsan_tools.domains.base import Domain, Host
+import numfmt
+from fpsan_tools.domains.base import Domain, Host, ScaledOperand
 from fpsan_tools.domains.formats import NATIVE, narrow, widen
+from fpsan_tools.domains.libdevice import call
 from fpsan_tools.errors import FpsanError
 from fpsan_tools.ttir.types import SIGNED, UNSIGNED, Element
 from fpsan_tools.ttir.values import Array
@@ -190,6 +193,11 @@ _FUNCTIONS: dict[str, Any] = {
 _EXACTLY_ROUNDED = frozenset({"sqrt", "sqrt_rn", "floor", "ceil"})
 
 
+F16 = Element("float", "f16", 16)
+BF16 = Element("float", "bf16", 16)
+_FORMS = {"e4m3": Element("float", "f8E4M3FN", 8), "e5m2": Element("float", "f8E5M2", 8)}
+
+
 class Ieee(Domain):
     """IEEE 754 arithmetic: one rounding to nearest even per operation, in the operation's own type.
 
@@ -269,7 +277,7 @@ class Ieee(Domain):
         a, b = widen(a, left), widen(b, right)
         if left.name == "f32" and precision == "tf32":
             host.note("ieee rounds the fp32 operands of a tf32 product to TF32 (nearest even)")
-            a, b = (np.asarray(format_tf32().round(v), np.float32) for v in (a, b))
+            a, b = (np.asarray(numfmt.TF32.round(v), np.float32) for v in (a, b))
         elif left.name == "f32" and precision != "ieee":
             raise FpsanError(f"input_precision={precision!r} is not supported by the ieee domain; use 'ieee' or 'tf32'")
         if left.name != "f32" or precision != "ieee":
@@ -287,16 +295,38 @@ class Ieee(Domain):
             flat_c = self.fma(*step, flat_c, accumulator)
         return flat_c.reshape(shape)
 
+    def dot_scaled(self, host: Host, a: ScaledOperand, b: ScaledOperand, c: Array, target: Element) -> Array:
+        compute = F16 if "fp16" in (a.form, b.form) else BF16
+        left = self._scaled(a, compute)
+        right = np.swapaxes(self._scaled(replace(b, data=np.swapaxes(b.data, -1, -2)), compute), -1, -2)
+        return self.dot(host, left, right, c, (compute, compute, target), "ieee")
+
+    def _scaled(self, side: ScaledOperand, compute: Element) -> Array:
+        """One side with k as its last axis: element times scale, rounded to the 16-bit type that is computed in."""
+        if side.form == "e2m1":
+            codes = side.data.view(np.uint8)
+            axis = -1 if side.k_packed else -2
+            pair = np.stack([codes & np.uint8(15), codes >> np.uint8(4)], axis=axis if axis == -1 else codes.ndim - 1)
+            shape = list(codes.shape)
+            shape[axis] *= 2
+            values = np.asarray(numfmt.FP4_E2M1.decode(pair.reshape(shape)), np.float64)
+        else:
+            element = side.element if side.element.is_float else _FORMS[side.form]
+            data = side.data if side.element.is_float else side.data.view(np.uint8)
+            values = widen(data, element).astype(np.float64)
+        if side.scale is None or side.form in ("bf16", "fp16"):
+            return narrow(values, compute)
+        exponents = np.repeat(side.scale.view(np.uint8).astype(np.int64), values.shape[-1] // side.scale.shape[-1], -1)
+        scale = np.where(exponents == 255, np.nan, np.ldexp(1.0, exponents - 127))
+        return self.binary("mul", narrow(values, compute), narrow(scale, compute), compute)
+
+    def extern(self, host: Host, symbol: str, x: list[Array], elements: list[Element], target: Element) -> Array:
+        values = [widen(v, e) if e.is_float else v for v, e in zip(x, elements, strict=True)]
+        return call(symbol, values, elements, target)
+
     def reduction_masks(self, host: Host, length: int) -> list[int]:
         host.note("ieee sums tt.reduce as a balanced tree of neighbours")
         return super().reduction_masks(host, length)
-
-
-def format_tf32() -> Any:
-    """numfmt's TF32."""
-    import numfmt
-
-    return numfmt.TF32
 
 
 def fma64(x: Array, y: Array, z: Array) -> Array:

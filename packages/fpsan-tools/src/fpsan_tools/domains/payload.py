@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from fpsan_tools import algebra
-from fpsan_tools.domains.base import Domain, Host
+from fpsan_tools.domains.base import Domain, Host, ScaledOperand
 from fpsan_tools.domains.formats import format_of, widen
 from fpsan_tools.domains.ieee import compare_values, round_toward_zero
+from fpsan_tools.domains.libdevice import call
 from fpsan_tools.errors import FpsanError
 from fpsan_tools.ttir.types import UNSIGNED, Element
 from fpsan_tools.ttir.values import Array
@@ -99,6 +100,40 @@ class Payload(Domain):
             )
         return self.algebra.matmul(a, b, c, dtype=elements[2].name)
 
+    def dot_scaled(self, host: Host, a: ScaledOperand, b: ScaledOperand, c: Array, target: Element) -> Array:
+        return self.algebra.dot_scaled(
+            _bytes(a.data),
+            None if a.scale is None else _bytes(a.scale),
+            a.form,
+            _bytes(b.data),
+            None if b.scale is None else _bytes(b.scale),
+            b.form,
+            c,
+            dtype=target.name,
+            a_k_packed=a.k_packed,
+            b_k_packed=b.k_packed,
+        )
+
+    def extern(self, host: Host, symbol: str, x: list[Array], elements: list[Element], target: Element) -> Array:
+        if not target.is_float:  # not instrumented: the function sees the floats behind the payloads
+            values = [self._floats(v, e) if e.is_float else v for v, e in zip(x, elements, strict=True)]
+            return call(symbol, values, elements, target)
+        return self.algebra.extern(symbol, list(np.broadcast_arrays(*x)), target.name)
+
+    def inline_assembly(
+        self, host: Host, text: str, x: list[Array], elements: list[Element], targets: list[Element]
+    ) -> list[Array]:
+        if not x or not all(target.is_float for target in targets):
+            raise FpsanError("inline assembly without operands or with a result that is no float has no payload rule")
+        operands = list(np.broadcast_arrays(*x))
+        return [self.algebra.inline_asm(text, operands, t.name, index) for index, t in enumerate(targets)]
+
+    def atomic_note(self) -> str:
+        return (
+            "atomic float additions are summed as payloads here; FpSan on a GPU leaves them as additions of the "
+            "floats behind the payloads, so results differ there"
+        )
+
     def reduce(self, op: str, x: Array, axis: int, element: Element) -> Array | None:
         if op == "add":
             return self.algebra.sum(x, axis=axis)
@@ -110,3 +145,8 @@ class Payload(Domain):
 
     def scan(self, op: str, x: Array, axis: int, element: Element) -> Array | None:
         return self.algebra.cumsum(x, axis=axis) if op == "add" else None
+
+
+def _bytes(array: Array) -> Array:
+    """Integers of one byte read as unsigned; payloads are already."""
+    return array.view(UNSIGNED[array.dtype.itemsize * 8]) if array.dtype.kind == "i" else array

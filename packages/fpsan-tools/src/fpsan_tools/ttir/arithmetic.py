@@ -340,6 +340,7 @@ FLOAT_BINARY = {
     "arith.mulf": "mul",
     "arith.divf": "div",
     "tt.precise_divf": "div_rn",
+    "tt.approx_divf": "div",
     "arith.remf": "rem",
     "arith.maximumf": "maximum",
     "arith.maxnumf": "maxnum",

@@ -72,6 +72,10 @@ def for_loop(machine: Machine, operation: Operation, frame: Frame) -> list[Value
     return merge(count, finished) if pairs else None
 
 
+WAIT_LIMIT = 100_000
+"""Rounds of a loop with atomics after which a program counts as waiting for ever."""
+
+
 def while_loop(machine: Machine, operation: Operation, frame: Frame) -> list[Value]:
     """scf.while: programs leave when their condition becomes false."""
     pairs = _PAIR.findall(operation.head.split(" : ")[0])
@@ -81,7 +85,14 @@ def while_loop(machine: Machine, operation: Operation, frame: Frame) -> list[Val
     active = np.arange(frame.count)
     finished: list[tuple[Array | None, list[Value]]] = []
     inner = frame.inner()
+    rounds = 0
     while True:
+        rounds += 1
+        if machine.module.sequential and rounds > WAIT_LIMIT:
+            raise FpsanError(
+                f"after {WAIT_LIMIT} rounds this loop still waits, perhaps for a later program; programs that wait for "
+                "each other cannot be evaluated one after the other"
+            )
         inner.values.update(zip(names, carried, strict=True))
         condition, *forwarded = machine.block(before, inner)
         going = np.broadcast_to(condition.array(), (inner.count,))

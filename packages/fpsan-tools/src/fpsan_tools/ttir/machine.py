@@ -6,6 +6,7 @@ Operations are looked up in one table (`operations.OPERATIONS`); arithmetic on f
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from fpsan_tools.ttir.memory import Memory
 from fpsan_tools.ttir.parser import Block, Module, Operation, Region
 from fpsan_tools.ttir.types import I32, Type
 from fpsan_tools.ttir.values import Array, Frame, Value
+
+Observer = Callable[[Operation, Frame], None]
+"""Called after each operation with the frame that holds its operands and results; it must not change values."""
 
 AXES = {"x": 0, "y": 1, "z": 2}
 TERMINATORS = frozenset(
@@ -35,14 +39,24 @@ class Machine:
         domain: the meaning of floats.
         memory: the passed arrays.
         grid: number of programs per axis.
+        observer: told of every operation after it was evaluated, None for nobody.
     """
 
-    def __init__(self, kernel: str, module: Module, domain: Domain, memory: Memory, grid: tuple[int, int, int]) -> None:
+    def __init__(
+        self,
+        kernel: str,
+        module: Module,
+        domain: Domain,
+        memory: Memory,
+        grid: tuple[int, int, int],
+        observer: Observer | None = None,
+    ) -> None:
         self.kernel = kernel
         self.module = module
         self.domain = domain
         self.memory = memory
         self.grid = grid
+        self.observer = observer
         self.counts: Counter[str] = Counter()
         self.notes: dict[str, None] = {}
         self.printed: list[str] = []
@@ -91,6 +105,8 @@ class Machine:
                     values[operation.results[0]] = result
                 else:
                     values.update(zip(operation.results, result, strict=True))
+            if self.observer is not None:
+                self.observer(operation, frame)
             for name in operation.dead:
                 values.pop(name, None)
         return []

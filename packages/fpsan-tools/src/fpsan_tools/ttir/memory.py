@@ -214,6 +214,31 @@ class Memory:
             else:
                 buffer.view(bits.dtype)[(total[rows] - buffer.address) // width] = bits[rows]
 
+    def require_writable(self, total: Array, width: int) -> None:
+        """Refuse addresses (of live lanes) that an atomic operation may not touch.
+
+        Raises:
+            OutOfBounds: if one points outside.
+            FpsanError: if one points into a read-only array.
+        """
+        self._require(total, width, "atomic access")
+        for buffer in self._parts(total):
+            self._writable(buffer)
+
+    def peek(self, total: Array, dtype: np.dtype[Any]) -> Array:
+        """Read at checked addresses."""
+        bits = np.empty(total.shape, dtype)
+        for buffer in self._parts(total):
+            rows = (total >> _SHIFT) == buffer.number
+            bits[rows] = buffer.view(dtype)[(total[rows] - buffer.address) // dtype.itemsize]
+        return bits
+
+    def poke(self, total: Array, bits: Array) -> None:
+        """Write at checked, distinct addresses."""
+        for buffer in self._parts(total):
+            rows = (total >> _SHIFT) == buffer.number
+            buffer.view(bits.dtype)[(total[rows] - buffer.address) // bits.dtype.itemsize] = bits[rows]
+
     def _writable(self, buffer: Buffer) -> None:
         if not buffer.writable:
             raise FpsanError(f"the kernel writes to {_list(buffer.names)}, which is read-only; pass a writable copy")

@@ -1,6 +1,6 @@
 """The closed world: one table that says of every operation what it is.
 
-Everything that is not in `OPERATIONS` is refused by name, with the kernel and the source line.
+Everything that is not in `OPERATIONS` is refused by name, with the kernel and the source line; `REFUSED` says why.
 """
 
 from __future__ import annotations
@@ -8,9 +8,21 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fpsan_tools.errors import UnsupportedOperation
-from fpsan_tools.ttir import access, arithmetic, control, products, reductions, shapes
+from fpsan_tools.ttir import (
+    access,
+    arithmetic,
+    atomics,
+    control,
+    descriptors,
+    effects,
+    elementwise,
+    products,
+    reductions,
+    shapes,
+)
 from fpsan_tools.ttir.machine import TERMINATORS
 from fpsan_tools.ttir.parser import Block, Module, Operation, Region
+from fpsan_tools.ttir.refused import REFUSED
 
 
 class Rule(NamedTuple):
@@ -81,7 +93,29 @@ OPERATIONS: dict[str, Rule] = {
     "tt.addptr": Rule("memory", access.add_pointer),
     "tt.load": Rule("memory", access.load),
     "tt.store": Rule("memory", access.store),
+    "tt.atomic_rmw": Rule("memory", atomics.read_modify_write),
+    "tt.atomic_cas": Rule("memory", atomics.compare_and_swap),
+    "tt.atomic_poll": Rule("memory", atomics.poll),
+    "tt.atomic_load": Rule("memory", access.load),
+    "tt.atomic_store": Rule("memory", access.store),
+    "tt.make_tensor_descriptor": Rule("memory", descriptors.make_descriptor),
+    "tt.descriptor_load": Rule("memory", descriptors.load),
+    "tt.descriptor_store": Rule("memory", descriptors.store),
+    "tt.descriptor_reduce": Rule("memory", descriptors.reduce),
+    "tt.descriptor_gather": Rule("memory", descriptors.gather),
+    "tt.descriptor_scatter": Rule("memory", descriptors.scatter),
+    "tt.dot_scaled": Rule("float", products.dot_scaled, True),
+    "tt.extern_elementwise": Rule("float", elementwise.extern),
+    "tt.elementwise_inline_asm": Rule("float", elementwise.inline_assembly),
+    "tt.map_elementwise": Rule("control", elementwise.map_elementwise, True),
+    "tt.histogram": Rule("integer", elementwise.histogram),
+    "ub.poison": Rule("movement", elementwise.poison),
+    "tt.assert": Rule("control", effects.assertion, True),
+    "llvm.intr.assume": Rule("control", effects.assumption, True),
+    "tt.print": Rule("control", effects.show, True),
     **{name: Rule("control", None) for name in TERMINATORS},
+    "tt.grid_dependency_wait": Rule("nothing", _nothing),
+    "tt.grid_dependency_launch_dependents": Rule("nothing", _nothing),
     "ttg.barrier": Rule("nothing", _nothing),
     "gpu.barrier": Rule("nothing", _nothing),
 }
@@ -105,11 +139,26 @@ def link(module: Module, kernel: str) -> Module:
         rule = OPERATIONS.get(operation.name)
         if rule is None:
             place = operation.location.user
-            raise UnsupportedOperation(kernel, place.file, place.line, operation.name)
+            reason = REFUSED.get(operation.name, "it is not known")
+            raise UnsupportedOperation(kernel, place.file, place.line, operation.name, reason)
         operation.handler, operation.control = rule.handler, rule.control
+        if operation.name == "scf.while":
+            module.sequential = module.sequential or any(_waits(region) for region in operation.regions)
     for function in module.functions.values():
         _annotate(function.body)
     return module
+
+
+_WAITING = frozenset({"tt.atomic_cas", "tt.atomic_rmw", "tt.atomic_load", "tt.atomic_poll"})
+
+
+def _waits(region: Region) -> bool:
+    """Whether a loop with a condition uses atomics, as locks do: then programs must not advance together."""
+    return any(
+        operation.name in _WAITING or any(_waits(inner) for inner in operation.regions)
+        for block in region.blocks
+        for operation in block.operations
+    )
 
 
 def _annotate(region: Region) -> None:

@@ -146,10 +146,17 @@ class Function:
 
 @dataclass(eq=False)
 class Module:
-    """Functions by name; `kernel` is the public one."""
+    """Functions by name; `kernel` is the public one.
+
+    Attributes:
+        functions: all functions.
+        text: what was parsed.
+        sequential: whether programs must run one after the other (set by `operations.link`).
+    """
 
     functions: dict[str, Function]
     text: str
+    sequential: bool = False
 
     @property
     def kernel(self) -> Function:
