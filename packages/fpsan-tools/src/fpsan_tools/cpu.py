@@ -14,11 +14,13 @@ import numpy as np
 from fpsan_tools import dispatch, domains
 from fpsan_tools.arrays import Passed, is_array, passed
 from fpsan_tools.domains.base import Domain
+from fpsan_tools.domains.payload import Payload
 from fpsan_tools.errors import FpsanError, UnknownName
 from fpsan_tools.ttir import compile as compiler
 from fpsan_tools.ttir.arithmetic import encode
 from fpsan_tools.ttir.compile import Compiled
-from fpsan_tools.ttir.machine import Machine
+from fpsan_tools.ttir.coverage import Unsanitised, gaps
+from fpsan_tools.ttir.machine import Machine, Observer
 from fpsan_tools.ttir.memory import Memory
 from fpsan_tools.ttir.types import Element, Type
 from fpsan_tools.ttir.values import Address, Array, Descriptor, Value
@@ -29,23 +31,6 @@ SLICE = 1 << 18
 BOUNDS = ("live", "all")
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Unsanitised:
-    """An operation that FpSan leaves as it is, so that payloads do not cover it.
-
-    Attributes:
-        op: the operation's name in the intermediate representation.
-        file: source file.
-        line: line in it.
-        reason: what the operation sees instead of payloads.
-    """
-
-    op: str
-    file: str
-    line: int
-    reason: str
 
 
 @dataclass
@@ -86,6 +71,7 @@ class Session:
         bounds: "live" or "all".
         programs: linear program numbers to run, None for all.
         progress: called with (programs done, programs in all) after each slice.
+        observer: called after each operation with it and the frame of its operands and results.
         launches: records of the launches so far.
     """
 
@@ -93,16 +79,22 @@ class Session:
     bounds: str = "live"
     programs: Iterable[int] | None = None
     progress: Progress | None = None
+    observer: Observer | None = None
     launches: list[Launch] = field(default_factory=list)
 
 
 def _session(
-    domain: str | Domain, version: str | None, bounds: str, programs: Iterable[int] | None, progress: Progress | None
+    domain: str | Domain,
+    version: str | None,
+    bounds: str,
+    programs: Iterable[int] | None,
+    progress: Progress | None,
+    observer: Observer | None,
 ) -> Session:
     if bounds not in BOUNDS:
         raise UnknownName.of("bounds check", bounds, BOUNDS)
     chosen = None if programs is None else [int(number) for number in programs]
-    return Session(domains.get(domain, version), bounds, chosen, progress)
+    return Session(domains.get(domain, version), bounds, chosen, progress, observer)
 
 
 @contextmanager
@@ -113,6 +105,7 @@ def on_cpu(
     bounds: str = "live",
     programs: Iterable[int] | None = None,
     progress: Progress | None = None,
+    observer: Observer | None = None,
 ) -> Iterator[Session]:
     """Inside this block, `kernel[grid](...)` runs on the CPU, on NumPy arrays or torch CPU tensors, in place.
 
@@ -125,6 +118,8 @@ def on_cpu(
         bounds: "live": lanes that are not masked off must point into the passed arrays; "all": masked-off ones too.
         programs: linear numbers (x fastest) of the programs to run, None for all.
         progress: called with (programs done, programs in all) after each slice.
+        observer: called after each operation with it and the frame that holds its operands and results (see
+            `ttir.machine`); for tools that look at intermediate values, which it must not change.
 
     Yields:
         The session; its `launches` has a record per launch.
@@ -137,7 +132,7 @@ def on_cpu(
         CompilationFailed: if Triton refuses a kernel.
     """
     compiler.import_triton()
-    session = _session(domain, version, bounds, programs, progress)
+    session = _session(domain, version, bounds, programs, progress, observer)
     with dispatch.engaged(_Engine(session)):
         yield session
 
@@ -219,7 +214,7 @@ def launch(session: Session, kernel: Any, grid: Any, arguments: tuple[Any, ...],
     runtime = _runtime_arguments(bound, specialization)
     spans = [v.base.span if isinstance(v, HostDescriptor) else v.span for v in runtime if isinstance(v, _IN_MEMORY)]
     memory = Memory(spans, check_masked=session.bounds == "all")
-    machine = Machine(name, compiled.module, session.domain, memory, size)
+    machine = Machine(name, compiled.module, session.domain, memory, size, session.observer)
     values = [
         _value(machine, type, value) for (_, type), value in zip(compiled.module.kernel.arguments, runtime, strict=True)
     ]
@@ -235,6 +230,7 @@ def launch(session: Session, kernel: Any, grid: Any, arguments: tuple[Any, ...],
         programs=len(programs),
         domain=session.domain.name,
         operations=machine.counts,
+        unsanitised=gaps(compiled.module, domain.algebra) if isinstance(domain := session.domain, Payload) else [],
         notes=list(machine.notes),
         fusion=compiled.fusion,
         triton_version=triton.__version__,

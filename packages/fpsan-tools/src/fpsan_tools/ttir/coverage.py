@@ -6,14 +6,15 @@ A table says why each of them sees something else than payloads; nothing is eval
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from fpsan_tools.algebra import Algebra
 from fpsan_tools.ttir.parser import Module, Operation
 
 
-class Gap(NamedTuple):
-    """An operation that is not instrumented.
+@dataclass(frozen=True)
+class Unsanitised:
+    """An operation that FpSan leaves as it is, so that payloads do not cover it.
 
     Attributes:
         op: its name in the intermediate representation, with the variant where that matters.
@@ -102,7 +103,7 @@ _RULES: dict[str, Callable[[Operation, Algebra], tuple[str, bool] | None]] = {
 }
 
 
-def gaps(module: Module, algebra: Algebra) -> list[Gap]:
+def gaps(module: Module, algebra: Algebra) -> list[Unsanitised]:
     """List the operations of a kernel that are not instrumented.
 
     Args:
@@ -112,7 +113,7 @@ def gaps(module: Module, algebra: Algebra) -> list[Gap]:
     Returns:
         One entry per operation and source line, in the order of the text.
     """
-    found: dict[Gap, None] = {}
+    found: dict[Unsanitised, None] = {}
     for operation in module.operations():
         rule = _RULES.get(operation.name)
         answer = rule(operation, algebra) if rule is not None else None
@@ -122,5 +123,5 @@ def gaps(module: Module, algebra: Algebra) -> list[Gap]:
             name = operation.name
             if rule is _atomic and operation.words:
                 name = f"{name} {operation.words[0]}"
-            found.setdefault(Gap(name, place.file, place.line, reason, decisive))
+            found.setdefault(Unsanitised(name, place.file, place.line, reason, decisive))
     return list(found)
