@@ -1,3 +1,42 @@
 """Triton GEMM kernels whose error is measured, bounded and explained."""
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
 __version__ = "0.1.0"
+
+# Public name -> the module that holds it; None: the name is a module itself. Resolved on first use: importing
+# tritongemm imports neither Triton nor torch.
+_EXPORTS: dict[str, str | None] = {
+    "accuracy": None,
+    "challenge": None,
+    "errors": None,
+    "kernels": None,
+    "orders": None,
+    "AuditResult": "auditing.run",
+    "Choices": "auditing.contestants",
+    "ErrorReport": "accuracy",
+    "SummationOrder": "orders",
+    "Tolerance": "accuracy",
+    "TritongemmError": "errors",
+    "audit": "auditing.run",
+}
+
+__all__ = ["__version__", *_EXPORTS]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = _EXPORTS[name]
+    if module is None:
+        return importlib.import_module(f"{__name__}.{name}")
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

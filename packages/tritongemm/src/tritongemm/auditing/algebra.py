@@ -1,0 +1,210 @@
+"""Part 1 of an audit: do both kernels compute the same algebra?
+
+Under FpSan a float is an integer of its width and arithmetic is arithmetic mod 2^w: it keeps associativity,
+commutativity and distributivity, and nothing is ever rounded. Kernels that add the same products in different orders
+give the same payloads; a product that is missing, counted twice or taken from elsewhere changes them, with a chance of
+2^-32 to go unseen in any one output.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import fpsan_tools
+from fpsan_tools import algebra
+from tritongemm.auditing.contestants import Contestant
+from tritongemm.auditing.devices import Array, Device, Launched, codes_of
+
+# More rows, columns or products than this add time, not evidence.
+_MOST_ROWS, _MOST_INNER = 160, 1100
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One comparison.
+
+    Attributes:
+        M: Rows.
+        N: Columns.
+        K: Products per output.
+        layout: How the matrices lay in memory.
+        why: What the trial is about.
+        a: Left operand, float32 values.
+        b: Right operand.
+        first: Payload results of kernel A, as bit patterns of floats; None if it could not be run.
+        second: ... of kernel B.
+        golden: Those of the matrix product itself.
+    """
+
+    M: int
+    N: int
+    K: int
+    layout: str
+    why: str
+    a: Array = field(repr=False)
+    b: Array = field(repr=False)
+    first: Array = field(repr=False)
+    second: Array = field(repr=False)
+    golden: Array = field(repr=False)
+
+    @property
+    def different(self) -> int:
+        """Outputs whose payloads differ."""
+        return int((self.first != self.second).sum())
+
+    def away(self, letter: str) -> int:
+        """Outputs of kernel "A" or "B" that are not the payload of the product."""
+        return int(((self.first if letter == "A" else self.second) != self.golden).sum())
+
+
+@dataclass
+class AlgebraEvidence:
+    """What the comparisons showed.
+
+    Attributes:
+        status: "same", "different", or "unknown" when a kernel cannot be run in payloads.
+        version: Of the payload algebra.
+        trials: The comparisons made.
+        unsanitised: By kernel letter, the operations the verdict does not cover.
+        notes: By kernel letter, what was assumed.
+        reason: Why the status is unknown.
+        planned: Trials planned.
+        diagnosis: What is different, in sentences.
+        seconds: Time taken.
+    """
+
+    status: str
+    version: str
+    trials: list[Trial] = field(default_factory=list)
+    unsanitised: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    reason: str = ""
+    planned: int = 0
+    diagnosis: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def outputs(self) -> int:
+        """Outputs compared."""
+        return sum(t.first.size for t in self.trials)
+
+    @property
+    def different(self) -> int:
+        """Outputs that differ, over all trials."""
+        return sum(t.different for t in self.trials)
+
+
+def shapes_to_try(contestants: tuple[Contestant, Contestant], K: int) -> list[tuple[int, int, int, str, str]]:
+    """Small shapes where kernels go wrong: around every tile size, the smallest, and the audited K.
+
+    Args:
+        contestants: Both kernels.
+        K: The audited number of products.
+
+    Returns:
+        M, N, K, layout and reason of each trial.
+    """
+    high = min(_MOST_ROWS, max(c.tile("rows") for c in contestants))
+    wide = min(_MOST_ROWS, max(c.tile("columns") for c in contestants))
+    deep = min(_MOST_INNER // 2, max([1, *(s for c in contestants for s in c.steps())]))
+    high, wide, deep = max(high, 4), max(wide, 4), max(deep, 4)
+    return [
+        (high, wide, 2 * deep, "rows", "whole tiles"),
+        (high + 1, wide + 1, 2 * deep + 1, "rows", "one more than whole tiles"),
+        (high - 1, wide - 1, deep - 1, "rows", "one less than a tile"),
+        (3, wide + 5, 3 * deep // 2 + 1, "columns", "transposed operands"),
+        (high + 3, 5, deep + 7, "gapped", "slices of NaN-filled buffers"),
+        (1, 1, 1, "rows", "the smallest product"),
+        (min(high, 16), min(wide, 16), K, "rows", "the audited K"),
+    ]
+
+
+def golden_payloads(a: Array, b: Array, dtypes: tuple[str, str], version: Any) -> Array:
+    """The payload result of C = A B itself, as bit patterns of the result's type.
+
+    Args:
+        a: (M, K) float32 values of the operands' type.
+        b: (K, N) likewise.
+        dtypes: Type of the operands and of the result; sums are fp32.
+        version: The algebra.
+    """
+    x, y = (version.embed(codes_of(m, dtypes[0]), dtypes[0]) for m in (a, b))
+    total = version.matmul(x, y, dtype="fp32")
+    return np.asarray(version.unembed(version.cast(total, dtypes[1]), dtypes[1]))
+
+
+def trial_operands(M: int, N: int, K: int, dtype: str, seed: int) -> tuple[Array, Array]:
+    """Random operands of a trial, numbers that the operands' type holds, without zeros."""
+    from tritongemm.auditing.devices import values_of
+
+    rng = np.random.default_rng([seed, M, N, K])
+    made = []
+    for shape in ((M, K), (K, N)):
+        x = (rng.uniform(0.25, 1, shape) * rng.choice([-1, 1], shape)).astype(np.float32)
+        made.append(values_of(codes_of(x, dtype), dtype).reshape(shape))
+    return made[0], made[1]
+
+
+def compare(
+    contestants: tuple[Contestant, Contestant],
+    device: Device,
+    K: int,
+    dtypes: tuple[str, str],
+    seed: int,
+    deadline: float,
+    show: Callable[[float], None],
+) -> AlgebraEvidence:
+    """Runs both kernels in payload arithmetic on small products and compares every output.
+
+    Args:
+        contestants: Both kernels.
+        device: Where to run them.
+        K: The audited number of products.
+        dtypes: Type of the operands and of the result.
+        seed: Seed of the operands.
+        deadline: Time (`time.monotonic`) after which no further trial starts.
+        show: Called with the share that is done.
+
+    Returns:
+        The evidence.
+    """
+    started = time.monotonic()
+    version = algebra.get()
+    plan = shapes_to_try(contestants, K)
+    evidence = AlgebraEvidence("same", version.version, planned=len(plan))
+    for number, (M, N, depth, layout, why) in enumerate(plan):
+        if evidence.trials and time.monotonic() > deadline:
+            break
+        a, b = trial_operands(M, N, depth, dtypes[0], seed)
+        results = []
+        for c in contestants:
+            try:
+                launched = device.run(c, a, b, dtypes, payloads=True, layout=layout)
+            except fpsan_tools.OutOfBounds as error:
+                evidence.status = "different"
+                evidence.diagnosis.append(
+                    f"{c.letter} ({c.name}) reaches outside its matrices at {M}x{N}x{depth}, {why}: {error}"
+                )
+                return evidence
+            except fpsan_tools.FpsanError as error:
+                evidence.status, evidence.reason = "unknown", f"{c.letter} ({c.name}): {error}"
+                return evidence
+            _remember(evidence, c.letter, launched)
+            results.append(launched.codes)
+        golden = golden_payloads(a, b, dtypes, version)
+        evidence.trials.append(Trial(M, N, depth, layout, why, a, b, results[0], results[1], golden))
+        show((number + 1) / len(plan))
+    if evidence.different:
+        evidence.status = "different"
+    evidence.seconds = time.monotonic() - started
+    return evidence
+
+
+def _remember(evidence: AlgebraEvidence, letter: str, launched: Launched) -> None:
+    for store, found in ((evidence.unsanitised, launched.unsanitised), (evidence.notes, launched.notes)):
+        store[letter] = tuple(dict.fromkeys((*store.get(letter, ()), *found)))

@@ -1,0 +1,278 @@
+"""Where an audit runs its kernels: evaluated on the CPU, or launched on a CUDA GPU.
+
+Both take float32 values that the operands' type can hold and give back results as float32 values or as bit patterns;
+how they are stored in between, and in which layout, is theirs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+import fpsan_tools
+from tritongemm.auditing.contestants import Contestant
+from tritongemm.errors import Unavailable, UsageError, nearest
+from tritongemm.matrices import DTYPES
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_CODES: dict[str, type[np.unsignedinteger[Any]]] = {"fp32": np.uint32, "fp16": np.uint16, "bf16": np.uint16}
+# Results start as a NaN that no kernel makes, so that an output nobody wrote can be told.
+UNTOUCHED = {"fp32": 0x7FC0DEAD, "fp16": 0x7EAD, "bf16": 0x7FDA}
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a launch left behind.
+
+    Attributes:
+        codes: The (M, N) result as bit patterns.
+        unsanitised: Operations that FpSan does not cover, each once, with their places.
+        notes: What was assumed to evaluate the kernel.
+        order: Layout facts of the compiled kernel that fix its order of summation, if it was compiled for a GPU.
+    """
+
+    codes: Array
+    unsanitised: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    order: str = ""
+
+
+class Device(Protocol):
+    """A place where kernels run."""
+
+    kind: str
+
+    def describe(self) -> str:
+        """The device and the versions that matter, for the report."""
+
+    def run(
+        self,
+        contestant: Contestant,
+        a: Array,
+        b: Array,
+        dtypes: tuple[str, str],
+        *,
+        payloads: bool,
+        layout: str = "rows",
+    ) -> Launched:
+        """Computes C = A B with a contestant.
+
+        Args:
+            contestant: The kernel.
+            a: (M, K) float32 values.
+            b: (K, N) float32 values.
+            dtypes: Type of the operands and of the result.
+            payloads: FpSan's payload arithmetic instead of floating-point arithmetic.
+            layout: A name of `LAYOUTS`.
+        """
+
+
+def codes_of(values: Array, dtype: str) -> Array:
+    """Float32 values, rounded to a type, as its bit patterns."""
+    if dtype == "bf16":
+        return np.asarray(DTYPES[dtype].encode(values)).astype(np.uint16)
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(values, np.dtype({"fp32": "f4", "fp16": "f2"}[dtype])).view(_CODES[dtype])
+
+
+def values_of(codes: Array, dtype: str) -> Array:
+    """Bit patterns of a type as float32 values."""
+    if dtype == "fp32":
+        return codes.view(np.float32)
+    if dtype == "fp16":
+        return codes.view(np.float16).astype(np.float32)
+    return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def _rows(codes: Array, around: int) -> Array:
+    return codes
+
+
+def _columns(codes: Array, around: int) -> Array:
+    return np.asfortranarray(codes)
+
+
+def _gapped(codes: Array, around: int) -> Array:
+    """Every second element of a larger matrix whose other elements are NaN."""
+    whole = np.full((codes.shape[0] + 2, 2 * codes.shape[1] + 3), around, codes.dtype)
+    inside = whole[1:-1, 1:-2:2]
+    inside[...] = codes
+    return inside
+
+
+LAYOUTS: dict[str, Callable[[Array, int], Array]] = {"rows": _rows, "columns": _columns, "gapped": _gapped}
+
+
+def _laid_out(codes: Array, dtype: str, layout: str) -> Array:
+    return LAYOUTS[layout](codes, UNTOUCHED[dtype])
+
+
+def _strides(*matrices: Array) -> tuple[int, ...]:
+    return tuple(s // m.itemsize for m in matrices for s in m.strides)
+
+
+class Cpu:
+    """Kernels evaluated by fpsan_tools on NumPy arrays; needs Triton's compiler, no torch and no GPU."""
+
+    kind = "cpu"
+
+    def describe(self) -> str:
+        """Cores and NumPy's version."""
+        return f"CPU evaluation ({os.cpu_count()} cores, {platform.machine()}, NumPy {np.__version__})"
+
+    def run(
+        self,
+        contestant: Contestant,
+        a: Array,
+        b: Array,
+        dtypes: tuple[str, str],
+        *,
+        payloads: bool,
+        layout: str = "rows",
+    ) -> Launched:
+        """See `Device.run`."""
+        M, K, N = a.shape[0], a.shape[1], b.shape[1]
+        operands = [_laid_out(codes_of(x, dtypes[0]), dtypes[0], layout) for x in (a, b)]
+        start = np.full((M, N), UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
+        result = _laid_out(start, dtypes[1], layout)
+        matrices = [fpsan_tools.typed(x, d) for x, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True)]
+        x, y, z = matrices
+        positional, keywords = contestant.arguments(x, y, z, _strides(*operands, result))
+        launch = fpsan_tools.run(
+            contestant.kernel,
+            contestant.grid(M, N, K),
+            *positional,
+            domain="payload" if payloads else "ieee",
+            **keywords,
+        )
+        return Launched(np.ascontiguousarray(result), _unsanitised(launch), tuple(launch.notes))
+
+
+def _unsanitised(launch: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{r.op} ({r.file}:{r.line})" if r.file else str(r.op) for r in launch.unsanitised))
+
+
+class Gpu:
+    """Kernels launched on a CUDA GPU, payloads by Triton's own FpSan."""
+
+    kind = "gpu"
+
+    def __init__(self) -> None:
+        try:
+            import torch
+        except ImportError:
+            raise Unavailable(
+                "--device gpu: launching kernels on a GPU needs torch, which is not installed: "
+                "pip install 'tritongemm[torch]', or audit on the CPU with --device cpu."
+            ) from None
+        if not torch.cuda.is_available():
+            raise Unavailable(
+                "--device gpu: torch finds no CUDA GPU on this machine; audit on the CPU with --device cpu."
+            )
+        self.torch = torch
+
+    def describe(self) -> str:
+        """Name of the GPU and torch's version."""
+        p = self.torch.cuda.get_device_properties(0)
+        return f"{p.name} (sm_{p.major}{p.minor}, torch {self.torch.__version__}, CUDA {self.torch.version.cuda})"
+
+    def _tensor(self, codes: Array, dtype: str) -> Any:
+        """Bit patterns as a CUDA tensor of a floating-point type, with the same strides."""
+        integers = {"fp32": np.int32, "fp16": np.int16, "bf16": np.int16}[dtype]
+        whole = codes if codes.base is None or not isinstance(codes.base, np.ndarray) else codes.base
+        flat = np.lib.stride_tricks.as_strided(whole, (whole.size,), (whole.itemsize,)).view(integers)
+        start = (codes.__array_interface__["data"][0] - whole.__array_interface__["data"][0]) // codes.itemsize
+        on_gpu = self.torch.from_numpy(flat).cuda().view(self._types()[dtype])
+        return on_gpu.as_strided(codes.shape, _strides(codes), start)
+
+    def upload(self, values: Array) -> Any:
+        """Float32 values as a CUDA tensor."""
+        return self.torch.from_numpy(np.ascontiguousarray(values, np.float32)).cuda()
+
+    def library(self, a: Array, b: Array, dtypes: tuple[str, str]) -> Array:
+        """The product by `torch.matmul` in the operands' type, as bit patterns of the result's; fp32 without TF32."""
+        x, y = (self._tensor(codes_of(m, dtypes[0]), dtypes[0]) for m in (a, b))
+        matmul = self.torch.backends.cuda.matmul
+        before = matmul.allow_tf32
+        matmul.allow_tf32 = False
+        try:
+            product = self.torch.matmul(x, y)
+        finally:
+            matmul.allow_tf32 = before
+        return self._codes(product.to(self._types()[dtypes[1]]), dtypes[1])
+
+    def _types(self) -> dict[str, Any]:
+        return {"fp32": self.torch.float32, "fp16": self.torch.float16, "bf16": self.torch.bfloat16}
+
+    def _codes(self, tensor: Any, dtype: str) -> Array:
+        integers = self.torch.int32 if dtype == "fp32" else self.torch.int16
+        return np.asarray(tensor.contiguous().view(integers).cpu().numpy()).view(_CODES[dtype])
+
+    def run(
+        self,
+        contestant: Contestant,
+        a: Array,
+        b: Array,
+        dtypes: tuple[str, str],
+        *,
+        payloads: bool,
+        layout: str = "rows",
+    ) -> Launched:
+        """See `Device.run`."""
+        M, K, N = a.shape[0], a.shape[1], b.shape[1]
+        operands = [_laid_out(codes_of(x, dtypes[0]), dtypes[0], layout) for x in (a, b)]
+        start = np.full((M, N), UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
+        result = _laid_out(start, dtypes[1], layout)
+        tensors = [self._tensor(x, d) for x, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True)]
+        x, y, z = tensors
+        positional, keywords = contestant.arguments(x, y, z, _strides(*operands, result))
+        kernel = contestant.kernel[contestant.grid(M, N, K)]
+        if not payloads:
+            compiled = kernel(*positional, **keywords)
+            return Launched(self._codes(tensors[2], dtypes[1]), order=compiled.asm.get("ttgir", ""))
+        with fpsan_tools.on_gpu() as session:
+            kernel(*positional, **keywords)
+        launch = session.launches[-1]
+        return Launched(self._codes(tensors[2], dtypes[1]), _unsanitised(launch), tuple(launch.notes))
+
+
+def _driver_sees_gpu() -> bool:
+    """Whether this machine's CUDA driver, if it has one, sees a GPU."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        count = ctypes.c_int(0)
+        return cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+    except (OSError, AttributeError):
+        return False
+
+
+DEVICES: dict[str, Callable[[], Device]] = {"cpu": Cpu, "gpu": Gpu}
+
+
+def device_named(name: str) -> Device:
+    """The device to audit on.
+
+    Args:
+        name: "cpu", "gpu" (the first CUDA GPU), or "auto": a GPU where torch finds one, otherwise the CPU.
+
+    Raises:
+        UsageError: Another name.
+        Unavailable: There is no such device on this machine.
+    """
+    if name == "auto":
+        if not _driver_sees_gpu():  # torch takes seconds to import, and a CPU audit has no use for it.
+            return Cpu()
+        try:
+            return Gpu()
+        except Unavailable:
+            return Cpu()
+    if name not in DEVICES:
+        raise UsageError(f"--device: {name!r} is no device. {nearest(name, [*DEVICES, 'auto'])}")
+    return DEVICES[name]()

@@ -1,0 +1,330 @@
+"""What is wrong with a kernel whose payloads are not those of the product.
+
+Payloads are exact, so a guess about a wrong output can be proved: the sum without its last 9 products has one payload
+and no other. Each wrong output is compared with what common mistakes would give, and small products tell which
+dimension the mistake depends on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import fpsan_tools
+from fpsan_tools import algebra
+from tritongemm.auditing.algebra import AlgebraEvidence, Trial, golden_payloads, trial_operands
+from tritongemm.auditing.contestants import Contestant
+from tritongemm.auditing.devices import UNTOUCHED, Array, Device, codes_of
+from tritongemm.matrices import DTYPES
+
+# Wrong outputs that are explained one by one; the rest is covered by their pattern.
+_EXPLAINED = 64
+
+
+def diagnose(
+    evidence: AlgebraEvidence,
+    contestants: tuple[Contestant, Contestant],
+    device: Device,
+    dtypes: tuple[str, str],
+    seed: int,
+) -> list[str]:
+    """Says in sentences what differs, which kernel is wrong, where, how, and when.
+
+    Args:
+        evidence: Trials with differences.
+        contestants: Both kernels.
+        device: Where they run.
+        dtypes: Type of the operands and of the result.
+        seed: Seed of further operands.
+
+    Returns:
+        Sentences.
+    """
+    trial = next((t for t in evidence.trials if t.different), None)
+    if trial is None:
+        return []
+    total = trial.first.size
+    said = [
+        f"At M = {trial.M}, N = {trial.N}, K = {trial.K} ({trial.why}) {trial.different} of {total} outputs differ: "
+        f"{region(trial.first != trial.second, contestants)}."
+    ]
+    for c, codes in zip(contestants, (trial.first, trial.second), strict=True):
+        wrong_in = [t for t in evidence.trials if t.away(c.letter)]
+        if not wrong_in:
+            said.append(f"{c.letter} ({c.name}) is the matrix product in all {len(evidence.trials)} trials.")
+            continue
+        shown = trial if trial in wrong_in else wrong_in[0]
+        codes = shown.first if c.letter == "A" else shown.second
+        wrong = codes != shown.golden
+        where = "" if shown is trial else f" at M = {shown.M}, N = {shown.N}, K = {shown.K}"
+        reasons = explanations(shown, codes, c, dtypes)
+        said.append(f"{c.letter} ({c.name}) is not the matrix product{where}: {region(wrong, contestants)}. {reasons}")
+        said += experiments(c, device, dtypes, seed)
+    return said
+
+
+def region(wrong: Array, contestants: Iterable[Contestant] = ()) -> str:
+    """Where the wrong outputs lie, in words.
+
+    Args:
+        wrong: (M, N) booleans, not all False.
+        contestants: Kernels whose tile sizes are looked for in the pattern.
+    """
+    M, N = wrong.shape
+    rows, columns = np.flatnonzero(wrong.any(1)), np.flatnonzero(wrong.any(0))
+    if wrong.all():
+        return "all outputs"
+    block = wrong[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    if block.all():
+        parts = [p for p in (_span(rows, M, "row"), _span(columns, N, "column")) if p]
+        return " and ".join(parts)
+    some_rows, some_columns = np.asarray(wrong.any(1)), np.asarray(wrong.any(0))
+    if (wrong == some_rows[:, None]).all():
+        return f"the rows {_listed(rows)}"
+    if (wrong == some_columns[None, :]).all():
+        return f"the columns {_listed(columns)}"
+    last_rows, last_columns = np.asarray(wrong.all(1)), np.asarray(wrong.all(0))
+    if (wrong == (last_rows[:, None] | last_columns[None, :])).all():
+        return f"rows {_listed(np.flatnonzero(last_rows))} and columns {_listed(np.flatnonzero(last_columns))}"
+    for c in contestants:
+        high, wide = c.tile("rows"), c.tile("columns")
+        if high > 1 and wide > 1:
+            tiles = {(int(i) // high, int(j) // wide) for i, j in zip(*np.nonzero(wrong), strict=True)}
+            whole = np.zeros_like(wrong)
+            for i, j in tiles:
+                whole[i * high : (i + 1) * high, j * wide : (j + 1) * wide] = True
+            if (whole == wrong).all():
+                i, j = min(tiles)
+                return f"{len(tiles)} whole {high}x{wide} tiles, the first at row {i * high}, column {j * wide}"
+    return (
+        f"{int(wrong.sum())} outputs between rows {rows[0]} and {rows[-1]} and columns {columns[0]} and {columns[-1]}"
+    )
+
+
+def _span(found: Array, size: int, word: str) -> str:
+    if found.size == size:
+        return ""
+    if found[-1] == size - 1:
+        return f"from {word} {found[0]} on"
+    if found[0] == 0:
+        return f"up to {word} {found[-1]}"
+    if found.size == 1:
+        return f"{word} {found[0]}"
+    return f"{word}s {found[0]} to {found[-1]}"
+
+
+def _listed(found: Array) -> str:
+    shown = ", ".join(str(x) for x in found[:6])
+    return shown + (f", ... ({found.size} in all)" if found.size > 6 else "")
+
+
+@dataclass(frozen=True)
+class _Output:
+    """A wrong output and everything a hypothesis may look at, in payloads.
+
+    Attributes:
+        value: What the kernel left.
+        terms: The K products.
+        golden: Their sum.
+        place: Row and column.
+        M: Rows of the product.
+        N: Columns.
+        elsewhere: Where each payload belongs in the true product.
+        untouched: Payload of a result nobody wrote.
+        steps: Numbers that the kernel's loop may go by.
+    """
+
+    value: int
+    terms: Array
+    golden: int
+    place: tuple[int, int]
+    elsewhere: dict[int, tuple[int, int]]
+    untouched: int
+    steps: tuple[int, ...]
+
+    @property
+    def mask(self) -> int:
+        """2^w - 1 of the payloads."""
+        return int(np.iinfo(self.terms.dtype).max)
+
+
+def _not_written(o: _Output) -> str | None:
+    return "never written" if o.value == o.untouched else None
+
+
+def _zero(o: _Output) -> str | None:
+    return "zero" if o.value == 0 else None
+
+
+def _negated(o: _Output) -> str | None:
+    return "the product with the opposite sign" if o.value == -o.golden & o.mask else None
+
+
+def _multiple(o: _Output) -> str | None:
+    return next((f"{m} times the product" for m in (2, 3, 4, 8, 16) if o.value == m * o.golden & o.mask), None)
+
+
+def _accumulated(o: _Output) -> str | None:
+    return "the product added to what C held before" if o.value == (o.golden + o.untouched) & o.mask else None
+
+
+def _prefix(o: _Output) -> str | None:
+    sums = np.cumsum(o.terms, dtype=o.terms.dtype)
+    at = np.flatnonzero(sums == o.value)
+    K = len(o.terms)
+    if at.size == 0 or at[0] + 1 == K:
+        return None
+    kept = int(at[0]) + 1
+    tail = next((s for s in o.steps if kept == K // s * s), None)
+    words = f"only the products k < {kept} of {K} are summed"
+    return f"{words}: a K tail is dropped (K = {K} is no multiple of {tail})" if tail else words
+
+
+def _suffix(o: _Output) -> str | None:
+    sums = np.cumsum(o.terms[::-1], dtype=o.terms.dtype)[::-1]
+    at = np.flatnonzero(sums == o.value)
+    if at.size == 0 or at[0] == 0:
+        return None
+    return f"the first {at[0]} products are left out"
+
+
+def _range_missing(o: _Output) -> str | None:
+    """One run of products is left out or counted twice."""
+    zero = np.zeros(1, o.terms.dtype)
+    sums = np.concatenate([zero, np.cumsum(o.terms, dtype=o.terms.dtype)])
+    for words, wanted in (("left out", o.golden - o.value), ("counted twice", o.value - o.golden)):
+        target = (sums.astype(np.uint64) + np.uint64(wanted & o.mask)) & np.uint64(o.mask)
+        ends = {int(s): i for i, s in reversed(list(enumerate(sums)))}
+        for start, end_sum in enumerate(target):
+            end = ends.get(int(end_sum))
+            if end is not None and end > start:
+                return f"the products k = {start} to {end - 1} are {words}"
+    return None
+
+
+def _misplaced(o: _Output) -> str | None:
+    at = o.elsewhere.get(o.value)
+    if at is None:
+        return None
+    if at == o.place[::-1]:
+        return "the product is transposed"
+    down, right = at[0] - o.place[0], at[1] - o.place[1]
+    return f"the product of {down:+d} rows and {right:+d} columns further is stored there"
+
+
+_HYPOTHESES: tuple[Callable[[_Output], str | None], ...] = (
+    _not_written,
+    _zero,
+    _negated,
+    _multiple,
+    _accumulated,
+    _prefix,
+    _suffix,
+    _misplaced,
+    _range_missing,
+)
+
+
+def explanations(trial: Trial, codes: Array, c: Contestant, dtypes: tuple[str, str]) -> str:
+    """How the wrong outputs of a trial came about, in words.
+
+    Args:
+        trial: The trial.
+        codes: The kernel's results in it.
+        c: The kernel.
+        dtypes: Type of the operands and of the result.
+    """
+    version = algebra.get()
+    rounded = _rounded_operands(trial, codes, dtypes, version)
+    if rounded:
+        return rounded
+    x, y = (version.embed(codes_of(m, dtypes[0]), dtypes[0]) for m in (trial.a, trial.b))
+    if dtypes[1] != "fp32":
+        return "The result is narrower than the sum, so its payloads do not show how."
+    x, y = (version.cast(m, "fp32") for m in (x, y))
+    got, golden = version.embed(codes, "fp32"), version.embed(trial.golden, "fp32")
+    untouched = int(version.embed(np.array([UNTOUCHED["fp32"]], np.uint32), "fp32")[0])
+    elsewhere = {int(v): (int(i), int(j)) for (i, j), v in np.ndenumerate(golden)}
+    wrong = np.argwhere(codes != trial.golden)
+    spread = wrong[:: max(1, len(wrong) // _EXPLAINED)][:_EXPLAINED]
+    found: Counter[str] = Counter()
+    for i, j in spread:
+        terms = np.asarray(x[i] * y[:, j])
+        output = _Output(
+            int(got[i, j]), terms, int(golden[i, j]), (int(i), int(j)), elsewhere, untouched, tuple(c.steps())
+        )
+        found[next((text for h in _HYPOTHESES if (text := h(output))), "")] += 1
+    unexplained = found.pop("", 0)
+    if not found:
+        return "No common mistake gives these values."
+    said = "; ".join(
+        f"{text}" + (f" ({n} of {len(spread)})" if n < len(spread) else "") for text, n in found.most_common(3)
+    )
+    rest = f"; {unexplained} of {len(spread)} unexplained" if unexplained else ""
+    return f"There {said}{rest}."
+
+
+def _rounded_operands(trial: Trial, codes: Array, dtypes: tuple[str, str], version: Any) -> str:
+    """Whether all results are those of a product whose operands or results passed through a narrower type."""
+    narrow = [d for d in DTYPES if DTYPES[d].bits < 32 and d != dtypes[0]]
+    x, y = (version.embed(codes_of(m, dtypes[0]), dtypes[0]) for m in (trial.a, trial.b))
+
+    def through(payload: Array, dtype: str) -> Array:
+        return np.asarray(version.cast(version.cast(payload, dtype), "fp32"))
+
+    def result(p: Array, q: Array, by: str | None = None) -> Array:
+        total = version.matmul(p, q, dtype="fp32")
+        if by:
+            total = through(total, by)
+        return np.asarray(version.unembed(version.cast(total, dtypes[1]), dtypes[1]))
+
+    for dtype in narrow:
+        made = {
+            f"both operands are converted to {dtype} first": result(through(x, dtype), through(y, dtype)),
+            f"A is converted to {dtype} first": result(through(x, dtype), y),
+            f"B is converted to {dtype} first": result(x, through(y, dtype)),
+            f"the result is converted to {dtype} before it is stored": result(x, y, dtype),
+        }
+        for words, codes_made in made.items():
+            if (codes_made == codes).all():
+                return f"Every output fits: {words}."
+    return ""
+
+
+def experiments(c: Contestant, device: Device, dtypes: tuple[str, str], seed: int) -> list[str]:
+    """Runs a wrong kernel on products of whole tiles and of one more in each dimension.
+
+    Args:
+        c: The kernel.
+        device: Where it runs.
+        dtypes: Type of the operands and of the result.
+        seed: Seed of the operands.
+
+    Returns:
+        At most one sentence on which dimension the mistake depends on.
+    """
+    tiles = {"M": max(c.tile("rows"), 4), "N": max(c.tile("columns"), 4), "K": max([4, *c.steps()])}
+    base = {d: 2 * t for d, t in tiles.items()}
+    version = algebra.get()
+
+    def right(sizes: dict[str, int]) -> bool:
+        a, b = trial_operands(sizes["M"], sizes["N"], sizes["K"], dtypes[0], seed + 1)
+        try:
+            codes = device.run(c, a, b, dtypes, payloads=True).codes
+        except fpsan_tools.FpsanError:
+            return False
+        return bool((codes == golden_payloads(a, b, dtypes, version)).all())
+
+    if not right(base):
+        return [f"It is wrong for whole tiles too (M = {base['M']}, N = {base['N']}, K = {base['K']})."]
+    bad = [d for d in base if not right({**base, d: base[d] + 1})]
+    good = [d for d in base if d not in bad]
+    if not bad:
+        return ["It is right whenever a single dimension is no multiple of its tile."]
+    multiples = " or ".join(f"{d} is no multiple of {tiles[d]}" for d in bad)
+    rest = f"; tails of {' and '.join(good)} alone do no harm" if good else ""
+    return [f"It is right for whole tiles and wrong as soon as {multiples}{rest}."]

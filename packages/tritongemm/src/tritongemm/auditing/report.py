@@ -1,0 +1,297 @@
+"""The audit's evidence as a document: the same sentences, tables and plots for the terminal and the page."""
+
+from __future__ import annotations
+
+import math
+
+from tritongemm.accuracy import ErrorReport
+from tritongemm.auditing.algebra import AlgebraEvidence
+from tritongemm.auditing.contestants import Contestant
+from tritongemm.auditing.document import Document, Plot, Section, Series
+from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, LIBRARY, RANDOM, RoundingEvidence
+from tritongemm.auditing.sampling import Survey
+from tritongemm.auditing.verdict import Verdict
+from tritongemm.matrices import DTYPES
+from tritongemm.tables import Table, figure, share, short
+
+_U = DTYPES["fp32"].unit_roundoff
+# Colours of the plots: A, B, everything else.
+_COLOURS = {"A": 0, "B": 1}
+
+
+def document(
+    contestants: tuple[Contestant, Contestant],
+    product: str,
+    where: str,
+    replay: str,
+    algebra: AlgebraEvidence,
+    rounding: RoundingEvidence | None,
+    verdict: Verdict,
+) -> Document:
+    """Builds the report.
+
+    Args:
+        contestants: Both kernels.
+        product: The audited product, in words.
+        where: Device and versions.
+        replay: The command that repeats the run.
+        algebra: Part 1.
+        rounding: Part 2.
+        verdict: Part 4.
+
+    Returns:
+        The document.
+    """
+    first, second = contestants
+    lead = [product, where]
+    for c in contestants:
+        lead.append(f"{c.letter}: {c.describe()}")
+        lead += [f"{c.letter}: {r}" for r in c.remarks]
+    lead.append(f"This run executed the code of {first.spec} and {second.spec}. To repeat it: {replay}")
+    sections = [_algebra(contestants, algebra)]
+    if rounding is not None:
+        sections += [_rounding(contestants, rounding), _explanation(contestants, rounding)]
+    sections.append(_verdict(verdict))
+    summary = [*verdict.failures, *verdict.doubts, *verdict.sentences]
+    return Document(f"Audit of A: {first.name} and B: {second.name}", verdict.status, summary, lead, sections)
+
+
+def _algebra(contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> Section:
+    titles = {"same": "the same", "different": "different", "unknown": "unknown"}
+    items: list[str | Table | Plot] = []
+    if e.reason:
+        items.append(e.reason)
+    if e.trials:
+        rows = [
+            (
+                t.why,
+                f"{t.M} x {t.N} x {t.K}",
+                f"{t.first.size:,}",
+                f"{t.different:,}",
+                f"{t.away('A'):,}",
+                f"{t.away('B'):,}",
+            )
+            for t in e.trials
+        ]
+        columns = ("products tried", "M x N x K", "outputs", "A ≠ B", "A ≠ product", "B ≠ product")
+        items.append(Table(columns, rows, f"Payloads (FpSan {e.version}: arithmetic without rounding)"))
+    items += e.diagnosis
+    for c in contestants:
+        found = e.unsanitised.get(c.letter, ())
+        if e.trials:
+            items.append(f"Operations of {c.letter} that payloads do not cover: {', '.join(found) or 'none'}.")
+        items += [f"{c.letter}: {note}." for note in e.notes.get(c.letter, ())]
+    return Section(f"1. Algebra: {titles[e.status]}", items)
+
+
+def _rounding(contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -> Section:
+    items: list[str | Table | Plot] = []
+    if e.survey is not None:
+        items.append(_survey(e.survey, e))
+    titles = {
+        ALL: "Errors against float64, all outputs",
+        RANDOM: "Errors against float64, random rows and columns",
+        AT_RISK: "Errors against float64 where a tolerance fails first: results close to zero with large partial sums",
+    }
+    for stratum, reports in e.strata.items():
+        items.append(_errors(titles[stratum], reports, e))
+    main = e.main
+    gate = main[e.gate]
+    items.append(
+        f"Unit: u = 2^-24; sum|p| is the sum of the products' absolute values, {figure(gate.golden_rms)} the rms of "
+        "the results. Bounds are "
+        "those of the summation order found in part 3, of any order where none was found."
+    )
+    items.append(_bounds(main))
+    items.append(_kappa(gate))
+    stratum = AT_RISK if AT_RISK in e.strata else next(iter(e.strata))
+    items.append(f"Tolerance advice: {e.strata[stratum][e.gate].advice()}")
+    items += [_histogram(main), _against_kappa(main)]
+    return Section("2. Rounding", items)
+
+
+def _survey(s: Survey, e: RoundingEvidence) -> str:
+    part = "all" if s.outputs == s.total else f"the first {s.outputs:,} of {s.total:,}"
+    reports = next(iter(e.strata.values()))
+    return (
+        f"The float64 product was computed for {part if part != 'all' else f'all {s.total:,}'} outputs, rms "
+        f"{figure(s.rms)}; "
+        f"{e.names[LIBRARY]}'s own fp32 product misses {reports['A'].tolerance} in {s.library_outside:,} of them. The "
+        "kernels were evaluated "
+        f"at {e.evaluated:,} outputs, of which the figures count those named."
+    )
+
+
+def _errors(title: str, reports: dict[str, ErrorReport], e: RoundingEvidence) -> Table:
+    tolerance = reports["A"].tolerance
+    columns = (
+        "",
+        "outputs",
+        "max |e|",
+        "max |e|/(u·sum|p|)",
+        "rms",
+        "bias",
+        "<= 1 ulp",
+        "outside of float64",
+        "... of the reference",
+    )
+    rows = []
+    for key, r in reports.items():
+        label = f"{key}: {r.name}" if key in _COLOURS else r.name
+        against = "-" if key == e.gate or r.outside_library is None else f"{r.outside_library:,}"
+        rows.append(
+            (
+                label,
+                f"{r.outputs:,}",
+                f"{r.max_abs:.2e}",
+                figure(r.max_scaled),
+                figure(r.rms_scaled),
+                f"{r.bias:+.2f}",
+                f"{100 * r.ulps['1']:.1f} %",
+                f"{r.outside:,}",
+                against,
+            )
+        )
+    notes = [
+        f"Outside: |difference| > {short(tolerance.atol)} + {short(tolerance.rtol)}·|expected|. Reference: "
+        f"{e.names[e.gate]}."
+    ]
+    for key in _COLOURS:
+        r = reports[key]
+        if r.outside_library:
+            notes.append(
+                f"Of the {r.outside_library:,} places where {key} is outside of the reference, float64 agrees with "
+                f"{key} in {r.blamed or 0:,}."
+            )
+    return Table(columns, rows, title, notes)
+
+
+def _bounds(reports: dict[str, ErrorReport]) -> Table:
+    rows = []
+    for key, r in reports.items():
+        label = f"{key}: {r.name}" if key in _COLOURS else r.name
+        rows.append(
+            (
+                label,
+                f"{r.height:,}",
+                figure(r.relative_bound / _U),
+                figure(r.bound_used),
+                f"{r.bound_exceeded:,}",
+                figure(r.probable_bound),
+            )
+        )
+    columns = ("", "height n", "bound gamma_n/u", "share used", "exceeded", "probable bound")
+    probability = next(iter(reports.values())).probability
+    said = (
+        f"Probable: of independent unbiased rounding errors, with probability {100 * probability:.2f} % per output "
+        "(lambda = 6)."
+    )
+    return Table(columns, rows, "A-priori bounds, in units of u·sum|p|", [said])
+
+
+def _kappa(r: ErrorReport) -> Table:
+    names = {
+        "0.01": "1 %",
+        "0.25": "25 %",
+        "0.5": "50 %",
+        "0.75": "75 %",
+        "0.9": "90 %",
+        "0.99": "99 %",
+        "0.999": "99.9 %",
+        "1.0": "max",
+    }
+    return Table(
+        ("quantile", *names.values()),
+        [("kappa", *(figure(r.kappa[q]) for q in names))],
+        "Condition numbers of the outputs, sum|p| / |sum p|",
+    )
+
+
+def _histogram(reports: dict[str, ErrorReport]) -> Plot:
+    series = []
+    for key, r in reports.items():
+        counts = r.histogram["counts"]
+        filled = [i for i, n in enumerate(counts) if n]
+        if not filled:
+            continue
+        low, per = r.histogram["lowest"], r.histogram["per_octave"]
+        x: list[float] = []
+        y: list[float] = []
+        for i in range(filled[0], filled[-1] + 1):
+            x += [low + i / per, low + (i + 1) / per]
+            y += [100 * counts[i] / max(1, r.outputs)] * 2
+        x, y = [x[0], *x, x[-1]], [0.0, *y, 0.0]
+        label = f"{key}: {r.name}" if key in _COLOURS else r.name
+        dash = "line" if key in _COLOURS else "dashed"
+        series.append(Series(label, x, y, dash, _COLOURS.get(key, 2 if key == CHAIN or len(reports) < 4 else 3)))
+    return Plot(
+        "How large the errors are",
+        "|error| in units of u·sum|p|",
+        "per cent of the outputs",
+        series,
+        2,
+        None,
+        "Left is better: each step is half an octave of error; curves of the same order of summation coincide.",
+    )
+
+
+def _against_kappa(reports: dict[str, ErrorReport]) -> Plot:
+    series = []
+    for key in _COLOURS:
+        r = reports[key]
+        edges = r.by_kappa["log10_kappa"]
+        centres = [x + r.by_kappa["width"][0] / 2 for x in edges]
+        for name, values, style in (("rms", r.by_kappa["rms"], "line"), ("largest", r.by_kappa["max"], "dots")):
+            known = [(x, math.log10(v * _U)) for x, v in zip(centres, values, strict=True) if v > 0]
+            series.append(Series(f"{key}: {name}", [x for x, _ in known], [y for _, y in known], style, _COLOURS[key]))
+        if centres and r.relative_bound > 0:
+            ends = [centres[0], centres[-1]]
+            bound = [x + math.log10(r.relative_bound) for x in ends]
+            series.append(Series(f"{key}: a-priori bound", ends, bound, "dashed", _COLOURS[key]))
+    return Plot(
+        "Errors against the condition of the output",
+        "kappa = sum|p| / |sum p|",
+        "|error| / |result|",
+        series,
+        10,
+        10,
+        "Whoever adds, the relative error grows with kappa; how far below its bound a kernel stays is its own doing.",
+    )
+
+
+def _explanation(contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -> Section:
+    items: list[str | Table | Plot] = []
+    rows = []
+    for c in contestants:
+        found = e.identified[c.letter]
+        order = found.order
+        text = order.describe() if order else f"not found; closest: {found.closest.describe()}"
+        rows.append((f"{c.letter}: {c.name}", text, f"{found.agreed:,} of {found.outputs:,}", str(found.tried)))
+    items.append(
+        Table(("", "order of summation", "bits reproduced", "orders tried"), rows, "What reproduces the kernels' bits")
+    )
+    for c in contestants:
+        same = e.chain_equal.get(c.letter, 0)
+        items.append(
+            f"{c.letter} equals the serial chain of fused multiply-adds, k = 0, 1, 2, ..., bit for bit in "
+            f"{share(same, e.chain_outputs)} of "
+            f"{e.chain_outputs:,} outputs."
+        )
+    if LIBRARY in e.chain_equal:
+        items.append(
+            f"{e.names[LIBRARY]} equals that chain in {share(e.chain_equal[LIBRARY], e.chain_outputs)} of "
+            f"{e.chain_outputs:,} outputs."
+        )
+    for c in contestants:
+        found = e.identified[c.letter]
+        if found.order is not None:
+            height = found.order.height(e.main[c.letter].K)
+            items.append(f"{c.letter}: a product passes through {height:,} roundings at most in this order.")
+        items += [f"{c.letter}: {note}." for note in e.launched[c.letter].notes]
+    return Section("3. Explanation", items)
+
+
+def _verdict(v: Verdict) -> Section:
+    items: list[str | Table | Plot] = [*v.failures, *v.doubts, *v.sentences]
+    items += [f"Not covered: {text}" for text in v.limitations]
+    return Section(f"4. Verdict: {v.status}", items)

@@ -1,0 +1,294 @@
+"""Part 2 of an audit: how far are both kernels, and a reference kernel, from float64?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tritongemm.accuracy import ErrorAccumulator, ErrorReport, Tolerance
+from tritongemm.auditing.contestants import Contestant
+from tritongemm.auditing.devices import Array, Device, Gpu, Launched, codes_of, values_of
+from tritongemm.auditing.explanation import Identified, identify, layout_order
+from tritongemm.auditing.sampling import AT_RISK, RANDOM, Rectangle, Survey, most_at_risk, rectangles, survey
+from tritongemm.matrices import DTYPES
+from tritongemm.orders import SummationOrder
+from tritongemm.reference import reference, reference_blocks
+
+ALL = "all"
+# The reference kernel and the library's product, beside "A" and "B".
+CHAIN, LIBRARY = "chain", "library"
+
+_RANDOM_OUTPUTS, _AT_RISK_OUTPUTS = 32768, 2048
+# Outputs closest to zero among which those at risk are found.
+_POOL = 1 << 18
+_LEAST_SIDE, _MOST_SIDE = 32, 128
+# Outputs a side that orders are identified on.
+_IDENTIFIED_SIDE = 64
+_SURVEY_SHARE, _SAMPLE_SHARE = 0.35, 0.9
+
+
+@dataclass
+class RoundingEvidence:
+    """What was measured.
+
+    Attributes:
+        strata: By stratum, a report per kernel: "A", "B", and the references.
+        gate: Which report is the reference that kernels are judged by.
+        names: What the references are, in words.
+        identified: By kernel letter, its summation order.
+        launched: By kernel letter, what its first launch told.
+        survey: What the full float64 product showed, on the CPU.
+        evaluated: Outputs evaluated per kernel.
+        planned: Outputs planned.
+        equal: Outputs with the same bits in A and B.
+        largest_difference: Largest |A - B|.
+        chain_equal: By kernel letter, outputs with the bits of the serial chain, where that was simulated.
+        chain_outputs: Outputs that the serial chain was simulated for.
+        seconds: Time taken.
+    """
+
+    gate: str
+    names: Mapping[str, str]
+    strata: dict[str, dict[str, ErrorReport]] = field(default_factory=dict)
+    identified: dict[str, Identified] = field(default_factory=dict)
+    launched: dict[str, Launched] = field(default_factory=dict)
+    survey: Survey | None = None
+    evaluated: int = 0
+    planned: int = 0
+    equal: int = 0
+    largest_difference: float = 0.0
+    chain_equal: dict[str, int] = field(default_factory=dict)
+    chain_outputs: int = 0
+    seconds: float = 0.0
+
+    @property
+    def main(self) -> dict[str, ErrorReport]:
+        """The reports of the unbiased stratum."""
+        return self.strata[ALL if ALL in self.strata else RANDOM]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The product that is audited.
+
+    Attributes:
+        a: (M, K) float32 values of the operands' type.
+        b: (K, N) likewise.
+        dtypes: Type of the operands and of the result.
+        tolerance: The test to count failures of.
+        seed: Seed of the sample.
+    """
+
+    a: Array
+    b: Array
+    dtypes: tuple[str, str]
+    tolerance: Tolerance
+    seed: int
+
+
+class _Collector:
+    """Accumulators for all kernels, per stratum."""
+
+    def __init__(self, evidence: RoundingEvidence, setting: Setting, names: Mapping[str, str]) -> None:
+        self.evidence, self.setting, self.names = evidence, setting, names
+        self.errors: dict[str, dict[str, ErrorAccumulator]] = {}
+
+    def stratum(self, name: str) -> dict[str, ErrorAccumulator]:
+        if name not in self.errors:
+            orders: dict[str, SummationOrder | None] = {k: v.order for k, v in self.evidence.identified.items()}
+            orders[CHAIN] = SummationOrder.chain()
+            self.errors[name] = {
+                key: ErrorAccumulator(
+                    text,
+                    self.setting.a.shape[1],
+                    DTYPES[self.setting.dtypes[1]],
+                    orders.get(key),
+                    self.setting.tolerance,
+                )
+                for key, text in self.names.items()
+            }
+        return self.errors[name]
+
+    def finish(self) -> None:
+        self.evidence.strata = {
+            name: {key: e.report() for key, e in errors.items()} for name, errors in self.errors.items()
+        }
+
+
+def _compare_bits(evidence: RoundingEvidence, first: Array, second: Array, dtype: str) -> None:
+    evidence.evaluated += first.size
+    evidence.equal += int((first == second).sum())
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(values_of(first, dtype).astype(np.float64) - values_of(second, dtype))
+    finite = difference[np.isfinite(difference)]
+    evidence.largest_difference = max(evidence.largest_difference, float(finite.max(initial=0)))
+
+
+def sampled(
+    contestants: tuple[Contestant, Contestant],
+    device: Device,
+    setting: Setting,
+    started: float,
+    max_time: float,
+    show: Callable[[str, float], None],
+) -> RoundingEvidence:
+    """Evaluates both kernels on samples of the product's outputs.
+
+    The reference is the serial chain of fused multiply-adds, simulated: the order of cuBLAS's SGEMM, whatever machine
+    this is.
+
+    Args:
+        contestants: Both kernels.
+        device: Where to run them.
+        setting: The product.
+        started: Time (`time.monotonic`) the audit began.
+        max_time: Seconds the audit may take.
+        show: Called with what is being done and the share that is done.
+
+    Returns:
+        The evidence.
+    """
+    begun = time.monotonic()
+    a, b, dtypes = setting.a, setting.b, setting.dtypes
+    M, N = a.shape[0], b.shape[1]
+    names = {c.letter: c.name for c in contestants} | {CHAIN: "serial fma chain", LIBRARY: f"NumPy {np.__version__}"}
+    evidence = RoundingEvidence(CHAIN, names)
+    side = [min(_MOST_SIDE, max(_LEAST_SIDE, *(c.tile(d) for c in contestants))) for d in ("rows", "columns")]
+    side = [min(side[0], M), min(side[1], N)]
+    whole = tuple(side) == (M, N)
+    random = 1 if whole else max(2, _RANDOM_OUTPUTS // (side[0] * side[1]))
+    at_risk = 0 if whole else max(1, _AT_RISK_OUTPUTS // min(side))
+    targets = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    plan = rectangles(M, N, (side[0], side[1]), random, 0, targets, setting.seed)
+    show("identifying summation orders", 0)
+    first = _evaluate(contestants, device, setting, plan[0], evidence)
+    _identify(contestants, setting, plan[0], first, evidence)
+    per_rectangle = time.monotonic() - begun
+    if at_risk:
+        deadline = started + _SURVEY_SHARE * max_time
+        evidence.survey = survey(a, b, setting.tolerance, _POOL, deadline, lambda x: show("float64 product", x))
+        targets = most_at_risk(a, b, evidence.survey.nearest, setting.tolerance, 2 * _AT_RISK_OUTPUTS)
+        plan = rectangles(M, N, (side[0], side[1]), random, at_risk, targets, setting.seed)
+    evidence.planned = sum(r.rows.size * r.columns.size for r in plan)
+    collector = _Collector(evidence, setting, names)
+    for number, rectangle in enumerate(plan):
+        if number and time.monotonic() + per_rectangle > started + _SAMPLE_SHARE * max_time:
+            break
+        show(f"evaluating kernels, sample {number + 1} of {len(plan)}", number / len(plan))
+        lap = time.monotonic()
+        results = _evaluate(contestants, device, setting, rectangle, evidence)
+        x, y = a[rectangle.rows], b[:, rectangle.columns]
+        chain = codes_of(SummationOrder.chain().simulate(x, y), dtypes[1])
+        library = codes_of(x @ y, dtypes[1])
+        golden, magnitude = reference(x, y)
+        _compare_bits(evidence, results["A"].codes, results["B"].codes, dtypes[1])
+        evidence.chain_outputs += chain.size
+        for c in contestants:
+            same = int((results[c.letter].codes == chain).sum())
+            evidence.chain_equal[c.letter] = evidence.chain_equal.get(c.letter, 0) + same
+        made = {c.letter: results[c.letter].codes for c in contestants} | {CHAIN: chain, LIBRARY: library}
+        errors = collector.stratum(ALL if whole else rectangle.stratum)
+        pick = rectangle.wanted
+        for key, codes in made.items():
+            values, expected = (values_of(m, dtypes[1])[pick][None] for m in (codes, chain))
+            errors[key].add(values, golden[pick][None], magnitude[pick][None], expected)
+        per_rectangle = time.monotonic() - lap
+    collector.finish()
+    for reports in evidence.strata.values():
+        for report in reports.values():
+            report.worst = None  # A place in a sample is no place in the product.
+    evidence.seconds = time.monotonic() - begun
+    return evidence
+
+
+def _evaluate(
+    contestants: tuple[Contestant, Contestant],
+    device: Device,
+    setting: Setting,
+    rectangle: Rectangle,
+    evidence: RoundingEvidence,
+) -> dict[str, Launched]:
+    x, y = setting.a[rectangle.rows], np.ascontiguousarray(setting.b[:, rectangle.columns])
+    results = {c.letter: device.run(c, x, y, setting.dtypes, payloads=False) for c in contestants}
+    for letter, launched in results.items():
+        evidence.launched.setdefault(letter, launched)
+    return results
+
+
+def _identify(
+    contestants: tuple[Contestant, Contestant],
+    setting: Setting,
+    rectangle: Rectangle,
+    results: Mapping[str, Launched],
+    evidence: RoundingEvidence,
+) -> None:
+    rows, columns = rectangle.rows[:_IDENTIFIED_SIDE], rectangle.columns[:_IDENTIFIED_SIDE]
+    x, y = setting.a[rows], np.ascontiguousarray(setting.b[:, columns])
+    for c in contestants:
+        launched = results[c.letter]
+        hint = layout_order(launched.order, c)
+        codes = launched.codes[: rows.size, : columns.size]
+        evidence.identified[c.letter] = identify(c, x, y, codes, setting.dtypes[1], [hint] if hint else [])
+
+
+def full(
+    contestants: tuple[Contestant, Contestant],
+    device: Gpu,
+    setting: Setting,
+    show: Callable[[str, float], None],
+) -> RoundingEvidence:
+    """Runs both kernels on the whole product, on a GPU, and measures every output.
+
+    The reference is the library's product (`torch.matmul`) in the operands' type, without TF32.
+
+    Args:
+        contestants: Both kernels.
+        device: The GPU.
+        setting: The product.
+        show: Called with what is being done and the share that is done.
+
+    Returns:
+        The evidence.
+    """
+    begun = time.monotonic()
+    a, b, dtypes = setting.a, setting.b, setting.dtypes
+    M, N = a.shape[0], b.shape[1]
+    names = {c.letter: c.name for c in contestants} | {LIBRARY: f"torch {device.torch.__version__}"}
+    evidence = RoundingEvidence(LIBRARY, names)
+    show("running the kernels", 0)
+    results = {c.letter: device.run(c, a, b, dtypes, payloads=False) for c in contestants}
+    evidence.launched = dict(results)
+    library = device.library(a, b, dtypes)
+    rng = np.random.default_rng([setting.seed, 2])
+    rows, columns = (np.sort(rng.choice(n, min(n, _IDENTIFIED_SIDE), replace=False)) for n in (M, N))
+    side = Rectangle(ALL, rows, columns, np.ones((rows.size, columns.size), bool))
+    show("identifying summation orders", 0.1)
+    picked = {k: Launched(v.codes[np.ix_(side.rows, side.columns)], order=v.order) for k, v in results.items()}
+    _identify(contestants, setting, side, picked, evidence)
+    x, y = a[side.rows], np.ascontiguousarray(b[:, side.columns])
+    chain = codes_of(SummationOrder.chain().simulate(x, y), dtypes[1])
+    evidence.chain_outputs = chain.size
+    evidence.chain_equal = {k: int((v.codes == chain).sum()) for k, v in picked.items()}
+    evidence.chain_equal[LIBRARY] = int((library[np.ix_(side.rows, side.columns)] == chain).sum())
+    collector = _Collector(evidence, setting, names)
+    errors = collector.stratum(ALL)
+    made = {k: v.codes for k, v in results.items()} | {LIBRARY: library}
+    wide_a, wide_b = (device.upload(m) for m in (a, b))
+    for block in reference_blocks(wide_a, wide_b):
+        show("measuring against float64", block.rows.start / M)
+        expected = values_of(library[block.at], dtypes[1])
+        for key, codes in made.items():
+            values = values_of(np.ascontiguousarray(codes[block.at]), dtypes[1])
+            errors[key].add(values, block.golden, block.magnitude, expected, (block.rows.start, block.columns.start))
+        first, second = (np.ascontiguousarray(results[k].codes[block.at]) for k in ("A", "B"))
+        _compare_bits(evidence, first, second, dtypes[1])
+    evidence.planned = evidence.evaluated
+    collector.finish()
+    evidence.seconds = time.monotonic() - begun
+    return evidence
+
+
+__all__ = ["ALL", "AT_RISK", "CHAIN", "LIBRARY", "RANDOM", "RoundingEvidence", "Setting", "full", "sampled"]

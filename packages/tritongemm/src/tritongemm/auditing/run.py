@@ -1,0 +1,332 @@
+"""The audit: both kernels through all four parts, and the report files."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fpsan_tools
+import tritongemm
+from tritongemm.accuracy import Tolerance
+from tritongemm.auditing import explanation
+from tritongemm.auditing.algebra import AlgebraEvidence, compare
+from tritongemm.auditing.contestants import Choices, Contestant, contestant, find, triton_version
+from tritongemm.auditing.devices import Gpu, codes_of, device_named, values_of
+from tritongemm.auditing.diagnosis import diagnose
+from tritongemm.auditing.document import Document
+from tritongemm.auditing.page import page
+from tritongemm.auditing.report import document
+from tritongemm.auditing.rounding import RoundingEvidence, Setting, full, sampled
+from tritongemm.auditing.sampling import DISTRIBUTION_TEXT, DISTRIBUTIONS, draw
+from tritongemm.auditing.verdict import Verdict, judge
+from tritongemm.errors import UsageError, nearest
+from tritongemm.files import replaced
+from tritongemm.matrices import dtype_named, name_of
+
+DEFAULT_SHAPE = (8192, 4096, 6144)  # M, N, K
+DEFAULT_KERNELS = ("strided_lanes", "blocked")
+DEFAULT_MAX_TIME = 120.0
+_ALGEBRA_SHARE = 0.25
+# A GPU evaluates every output of products up to this many; larger ones would not fit beside their float64 reference.
+_LARGEST_DIMENSION = 1 << 20
+
+Show = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """Everything an audit found.
+
+    Attributes:
+        verdict: The outcome; `verdict.status` is one of PASS, PASS WITH LIMITATIONS, FAIL, INCONCLUSIVE.
+        document: The report's content.
+        algebra: Evidence of part 1.
+        rounding: Evidence of parts 2 and 3, None if the kernels' floats could not be computed.
+        contestants: The two kernels as they were run.
+        facts: Product, versions, seed, replay command, for JSON.
+    """
+
+    verdict: Verdict
+    document: Document
+    algebra: AlgebraEvidence
+    rounding: RoundingEvidence | None
+    contestants: tuple[Contestant, Contestant]
+    facts: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def status(self) -> str:
+        """The verdict in a word or three."""
+        return self.verdict.status
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with: 0, 1 or 3."""
+        return self.verdict.exit_code
+
+    def __str__(self) -> str:
+        return self.document.text()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON's types."""
+        e, r = self.algebra, self.rounding
+        trials = [
+            {
+                "M": t.M,
+                "N": t.N,
+                "K": t.K,
+                "layout": t.layout,
+                "why": t.why,
+                "different": t.different,
+                "A_away_from_product": t.away("A"),
+                "B_away_from_product": t.away("B"),
+            }
+            for t in e.trials
+        ]
+        rounding = None
+        if r is not None:
+            rounding = {
+                "reference": r.gate,
+                "names": dict(r.names),
+                "strata": {
+                    s: {k: report.as_dict() for k, report in reports.items()} for s, reports in r.strata.items()
+                },
+                "evaluated": r.evaluated,
+                "planned": r.planned,
+                "equal_bits": r.equal,
+                "largest_difference": r.largest_difference,
+                "survey": None
+                if r.survey is None
+                else {
+                    "outputs": r.survey.outputs,
+                    "total": r.survey.total,
+                    "library_outside": r.survey.library_outside,
+                    "rms": r.survey.rms,
+                },
+                "seconds": round(r.seconds, 3),
+            }
+        return {
+            "verdict": {
+                "status": self.status,
+                "exit_code": self.exit_code,
+                "sentences": self.verdict.sentences,
+                "failures": self.verdict.failures,
+                "doubts": self.verdict.doubts,
+                "limitations": self.verdict.limitations,
+            },
+            **self.facts,
+            "algebra": {
+                "status": e.status,
+                "version": e.version,
+                "reason": e.reason,
+                "trials": trials,
+                "unsanitised": {k: list(v) for k, v in e.unsanitised.items()},
+                "notes": {k: list(v) for k, v in e.notes.items()},
+                "diagnosis": e.diagnosis,
+                "seconds": round(e.seconds, 3),
+            },
+            "rounding": rounding,
+            "explanation": None
+            if r is None
+            else {
+                "orders": {k: explanation.as_dict(v) for k, v in r.identified.items()},
+                "equal_to_serial_chain": r.chain_equal,
+                "of_outputs": r.chain_outputs,
+            },
+        }
+
+    def save(self, folder: str | Path = "reports") -> tuple[Path, Path]:
+        """Writes `audit.html` and `audit.json`; an interrupted run leaves the old ones.
+
+        Args:
+            folder: Where to; made if need be.
+
+        Returns:
+            Both paths.
+        """
+        folder = Path(folder)
+        made = replaced(folder / "audit.json", json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n")
+        return replaced(folder / "audit.html", page(self.document)), made
+
+
+def audit(
+    kernel_a: Any = DEFAULT_KERNELS[0],
+    kernel_b: Any = DEFAULT_KERNELS[1],
+    *,
+    M: int = DEFAULT_SHAPE[0],
+    N: int = DEFAULT_SHAPE[1],
+    K: int = DEFAULT_SHAPE[2],
+    dtype: str = "fp32",
+    out_dtype: str | None = None,
+    distribution: str = "uniform",
+    seed: int = 0,
+    atol: float = 1e-4,
+    rtol: float = 1e-4,
+    device: str = "auto",
+    max_time: float = DEFAULT_MAX_TIME,
+    choices_a: Choices | None = None,
+    choices_b: Choices | None = None,
+    show: Show | None = None,
+) -> AuditResult:
+    """Compares two matrix-product kernels: algebra, rounding, order of summation; and judges them.
+
+    Kernels given by name are imported, which executes their files.
+
+    Args:
+        kernel_a: A `@triton.jit` kernel, or its name: "blocked", "package.module:kernel", "file.py:kernel".
+        kernel_b: The other one.
+        M: Rows of the product.
+        N: Columns of the product.
+        K: Products per output.
+        dtype: Type of the operands: "fp32", "fp16" or "bf16".
+        out_dtype: Type of the result; the operands' if not given.
+        distribution: How operands are drawn: "uniform" (-1 to 1), "positive" (0 to 1), "normal" or "wide".
+        seed: Seed of operands and sample.
+        atol: Absolute tolerance of the test whose failures are counted.
+        rtol: Relative tolerance.
+        device: "cpu" (evaluated samples), "gpu" (every output, launched) or "auto".
+        max_time: Seconds that a CPU audit may take; its sample shrinks to fit.
+        choices_a: Constants, grid and configuration of kernel A.
+        choices_b: ... of kernel B.
+        show: Called with what is being done and the share of it that is done.
+
+    Returns:
+        The result; `print(result)` shows the report, `result.save()` writes it.
+
+    Raises:
+        UsageError: An argument cannot be used as given.
+        Unavailable: Triton, torch or a GPU is needed and missing.
+    """
+    started = time.monotonic()
+    show = show or (lambda what, done: None)
+    for name, value in (("M", M), ("N", N), ("K", K)):
+        if not 1 <= value <= _LARGEST_DIMENSION:
+            raise UsageError(f"{name}: {value}, but an audit needs 1 to {_LARGEST_DIMENSION}.")
+    if not max_time > 0:
+        raise UsageError(f"max_time: {max_time} seconds; give a positive number.")
+    if not (atol >= 0 and rtol >= 0):
+        raise UsageError(f"atol, rtol: {atol} and {rtol}; tolerances are not negative.")
+    if distribution not in DISTRIBUTIONS:
+        raise UsageError(f"distribution: {distribution!r} is unknown. {nearest(distribution, DISTRIBUTIONS)}")
+    kinds = (name_of(dtype_named(dtype)), name_of(dtype_named(out_dtype or dtype, "out_dtype")))
+    version, untested = triton_version()
+    place = device_named(device)
+    pair = []
+    for letter, given, choices in (("A", kernel_a, choices_a), ("B", kernel_b, choices_b)):
+        found, name = find(given, letter) if isinstance(given, str) else (given, getattr(given, "__name__", "kernel"))
+        spec = given if isinstance(given, str) else f"{getattr(given, '__module__', '?')}:{name}"
+        pair.append(contestant(found, letter, spec, name, choices))
+    contestants = (pair[0], pair[1])
+    show("comparing payloads", 0)
+    evidence = compare(
+        contestants, place, K, kinds, seed, started + _ALGEBRA_SHARE * max_time, lambda x: show("comparing payloads", x)
+    )
+    wrong = evidence.status == "different" or any(t.away("A") for t in evidence.trials)
+    if wrong and not evidence.diagnosis:
+        show("finding out what differs", 0)
+        evidence.diagnosis = diagnose(evidence, contestants, place, kinds, seed)
+    show("drawing the operands", 0)
+    a, b = draw(M, N, K, seed, distribution)
+    if kinds[0] != "fp32":
+        a, b = (values_of(codes_of(x, kinds[0]), kinds[0]).reshape(x.shape) for x in (a, b))
+    setting = Setting(a, b, kinds, Tolerance(atol, rtol), seed)
+    rounding, problem = None, ""
+    try:
+        if isinstance(place, Gpu):
+            rounding = full(contestants, place, setting, show)
+        else:
+            rounding = sampled(contestants, place, setting, started, max_time, show)
+    except fpsan_tools.FpsanError as error:
+        problem = str(error)
+    verdict = judge(contestants, evidence, rounding, problem, untested)
+    options = _options(M, N, K, kinds, distribution, seed, atol, rtol, place.kind, max_time, choices_a, choices_b)
+    replay = shlex.join(["tritongemm", "audit", contestants[0].spec, contestants[1].spec, *options])
+    product = (
+        f"C[{M},{N}] = A[{M},{K}] B[{K},{N}], {kinds[0]}"
+        + (f" to {kinds[1]}" if kinds[1] != kinds[0] else "")
+        + f", operands from {DISTRIBUTION_TEXT[distribution]}, seed {seed}"
+    )
+    where = f"{place.describe()}; Triton {version}, tritongemm {tritongemm.__version__}"
+    report = document(contestants, product, where, replay, evidence, rounding, verdict)
+    facts = {
+        "product": {
+            "M": M,
+            "N": N,
+            "K": K,
+            "dtype": kinds[0],
+            "out_dtype": kinds[1],
+            "distribution": distribution,
+            "seed": seed,
+            "atol": atol,
+            "rtol": rtol,
+        },
+        "device": place.describe(),
+        "versions": {"tritongemm": tritongemm.__version__, "triton": version, "numpy": np.__version__},
+        "replay": replay,
+        "kernels": {
+            c.letter: {
+                "name": c.name,
+                "spec": c.spec,
+                "signature": c.signature.name,
+                "constants": {
+                    k: v if isinstance(v, (int, float, str, type(None))) else repr(v) for k, v in c.constants.items()
+                },
+                "options": dict(c.options),
+                "grid": c.grid_text,
+                "remarks": list(c.remarks),
+                "limitations": list(c.limitations),
+            }
+            for c in contestants
+        },
+        "seconds": round(time.monotonic() - started, 3),
+    }
+    return AuditResult(verdict, report, evidence, rounding, contestants, facts)
+
+
+def _options(
+    M: int,
+    N: int,
+    K: int,
+    kinds: tuple[str, str],
+    distribution: str,
+    seed: int,
+    atol: float,
+    rtol: float,
+    kind: str,
+    max_time: float,
+    choices_a: Choices | None,
+    choices_b: Choices | None,
+) -> list[str]:
+    """The command-line options that repeat a run."""
+    options = ["--m", M, "--n", N, "--k", K, "--seed", seed, "--device", kind]
+    if kinds[0] != "fp32":
+        options += ["--dtype", kinds[0]]
+    if kinds[1] != kinds[0]:
+        options += ["--out-dtype", kinds[1]]
+    if distribution != "uniform":
+        options += ["--inputs", distribution]
+    if (atol, rtol) != (1e-4, 1e-4):
+        options += ["--atol", atol, "--rtol", rtol]
+    if max_time != DEFAULT_MAX_TIME:
+        options += ["--max-time", f"{max_time:g}"]
+    for letter, choices in (("a", choices_a), ("b", choices_b)):
+        if choices is None:
+            continue
+        for name, value in choices.constants.items():
+            options += [f"--const-{letter}", f"{name}={value}"]
+        if choices.grid is not None:
+            options += [f"--grid-{letter}", choices.grid]
+        if choices.config:
+            options += [f"--config-{letter}", choices.config]
+        if not choices.fusion:
+            options += [f"--no-fusion-{letter}"]
+    return [str(o) for o in options]
+
+
+__all__ = ["AuditResult", "audit"]

@@ -1,0 +1,237 @@
+"""Part 4 of an audit: what follows from the evidence.
+
+The policy. A kernel is sound when its error is at most twice that of the reference product plus one rounding of the
+output's type, when no error exceeds the a-priori bound of its summation order, and when NaN and infinities are where
+they belong. Two sound kernels of the same algebra PASS; WITH LIMITATIONS, when part of the question was left out.
+Anything unsound, or a different algebra, is a FAIL. The audit is INCONCLUSIVE when the algebra could not be run, or
+when the reference itself is off by more than a tenth of the results' size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tritongemm.accuracy import ErrorReport
+from tritongemm.auditing.algebra import AlgebraEvidence
+from tritongemm.auditing.contestants import Contestant
+from tritongemm.auditing.rounding import ALL, AT_RISK, RoundingEvidence
+from tritongemm.matrices import DTYPES
+from tritongemm.tables import figure
+
+PASS, LIMITED, FAIL, INCONCLUSIVE = "PASS", "PASS WITH LIMITATIONS", "FAIL", "INCONCLUSIVE"
+EXIT_CODES = {PASS: 0, LIMITED: 0, FAIL: 1, INCONCLUSIVE: 3}
+
+_ALLOWED_RATIO = 2.0
+_MEANINGLESS_REFERENCE = 0.1
+# Below this ratio of rms errors two kernels are called equally accurate.
+_NOTICEABLE = 1.25
+
+
+@dataclass
+class Verdict:
+    """The outcome of an audit.
+
+    Attributes:
+        status: PASS, PASS WITH LIMITATIONS, FAIL or INCONCLUSIVE.
+        sentences: What it rests on, in plain words.
+        failures: Why it is a FAIL.
+        doubts: Why it is INCONCLUSIVE.
+        limitations: What it does not cover.
+    """
+
+    status: str
+    sentences: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    limitations: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with."""
+        return EXIT_CODES[self.status]
+
+
+def judge(
+    contestants: tuple[Contestant, Contestant],
+    algebra: AlgebraEvidence,
+    rounding: RoundingEvidence | None,
+    problem: str,
+    untested: str | None,
+) -> Verdict:
+    """Applies the policy.
+
+    Args:
+        contestants: Both kernels.
+        algebra: Part 1.
+        rounding: Part 2, or None if a kernel could not be run.
+        problem: Why not, then.
+        untested: A remark on an untested version of Triton.
+
+    Returns:
+        The verdict.
+    """
+    v = Verdict(PASS)
+    _judge_algebra(v, contestants, algebra)
+    if rounding is None:
+        v.doubts.append(f"The kernels' floats could not be computed: {problem}")
+    else:
+        _judge_rounding(v, contestants, rounding)
+        _compare(v, contestants, rounding, algebra)
+        _tolerances(v, rounding)
+    for c in contestants:
+        if c.limitations:
+            v.limitations.append(f"{c.letter} ({c.name}): {'; '.join(c.limitations)}.")
+        guessed = [r for r in c.remarks if r.startswith("chosen by the audit")]
+        v.limitations += [f"{c.letter} ({c.name}): constants {r}." for r in guessed]
+    if untested:
+        v.limitations.append(f"{untested}.")
+    if v.failures:
+        v.status = FAIL
+    elif v.doubts:
+        v.status = INCONCLUSIVE
+    elif v.limitations:
+        v.status = LIMITED
+    return v
+
+
+def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> None:
+    if e.status == "unknown":
+        v.doubts.append(f"Algebra: unknown, for it cannot be run in payloads. {e.reason}")
+        return
+    if e.status == "different":
+        v.failures.append("Different algebra: this is no rounding.")
+        v.failures += e.diagnosis
+        return
+    both = all(t.away("A") == 0 for t in e.trials)
+    what = " They are those of the matrix product." if both else ""
+    v.sentences.append(
+        f"Same algebra: {e.outputs:,} outputs of {len(e.trials)} products have identical payloads, so the kernels add "
+        "the same products "
+        f"and differ in rounding only.{what}"
+    )
+    if not both:
+        v.failures.append(
+            "Both kernels compute the same, but not the matrix product: their payloads differ from its payloads alike."
+        )
+        v.failures += e.diagnosis
+    for c in contestants:
+        if e.unsanitised.get(c.letter):
+            v.limitations.append(
+                f"{c.letter} ({c.name}): the payloads do not cover {', '.join(e.unsanitised[c.letter])}."
+            )
+    if len(e.trials) < e.planned:
+        v.limitations.append(
+            f"Only {len(e.trials)} of {e.planned} payload comparisons fitted into the time (--max-time)."
+        )
+
+
+def _judge_rounding(v: Verdict, contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -> None:
+    reference = e.main[e.gate]
+    name = e.names[e.gate]
+    if reference.golden_rms > 0 and reference.rms_abs > _MEANINGLESS_REFERENCE * reference.golden_rms:
+        v.doubts.append(
+            f"The reference ({name}) is itself off by {100 * reference.rms_abs / reference.golden_rms:.0f} % of the "
+            "results' size (rms), so "
+            f"comparing with it says nothing: the median condition number is {figure(reference.kappa['0.5'])}."
+        )
+    for c in contestants:
+        for stratum, reports in e.strata.items():
+            _judge_kernel(v, c, reports[c.letter], reports[e.gate], name, stratum)
+        found = e.identified[c.letter]
+        if found.order is None:
+            share = f"{found.agreed} of {found.outputs}"
+            v.limitations.append(
+                f"{c.letter} ({c.name}): none of {found.tried} summation orders gives its bits (the closest {share}), "
+                "so the bound it is "
+                "held to is that of any order of fp32 additions."
+            )
+    if e.evaluated < e.planned:
+        v.limitations.append(
+            f"Only {e.evaluated:,} of {e.planned:,} sampled outputs fitted into the time (--max-time)."
+        )
+
+
+def _judge_kernel(
+    v: Verdict, c: Contestant, report: ErrorReport, reference: ErrorReport, name: str, stratum: str
+) -> None:
+    where = {ALL: "all outputs", AT_RISK: "the outputs most at risk"}.get(stratum, "a random sample of the outputs")
+    if report.wrong_special:
+        v.failures.append(
+            f"{c.letter} ({c.name}) has NaN or infinity in {report.wrong_special:,} places of {where} where the "
+            "product has not, or the "
+            "other way round."
+        )
+    if report.bound_exceeded:
+        v.failures.append(
+            f"{c.letter} ({c.name}) exceeds the a-priori bound ({report.order}) in {report.bound_exceeded:,} of "
+            f"{report.outputs:,} outputs, "
+            f"up to {figure(report.bound_used)} times: no fp32 summation of these products gives that."
+        )
+    u = DTYPES[report.dtype].unit_roundoff
+    for words, mine, its, floor in (
+        ("rms", report.rms_abs, reference.rms_abs, u * report.golden_rms),
+        ("largest", report.max_abs, reference.max_abs, u * report.golden_max),
+    ):
+        if mine > _ALLOWED_RATIO * its + floor:
+            v.failures.append(
+                f"{c.letter} ({c.name}): on {where} its {words} error {figure(mine)} is more than twice that of the "
+                f"reference, {name} "
+                f"({figure(its)}), plus one rounding of the output ({figure(floor)})."
+            )
+
+
+def _compare(
+    v: Verdict, contestants: tuple[Contestant, Contestant], e: RoundingEvidence, algebra: AlgebraEvidence
+) -> None:
+    first, second = contestants
+    a, b = e.main["A"], e.main["B"]
+    if e.equal == e.evaluated:
+        v.sentences.append(f"Rounding: all {e.evaluated:,} floats are equal bit for bit.")
+        return
+    better, worse = (first, second) if a.rms_scaled <= b.rms_scaled else (second, first)
+    low, high = e.main[better.letter].rms_scaled, e.main[worse.letter].rms_scaled
+    figures = f"rms {figure(low)} against {figure(high)} u·sum|p|"
+    if high <= _NOTICEABLE * low:
+        accuracy = f"are about equally accurate ({figures})"
+        v.sentences.append(f"Rounding: A ({first.name}) and B ({second.name}) {accuracy}.")
+    else:
+        ratio = f"{high / low:.0f}x" if high / low >= 9.5 else f"{high / low:.1f}x"
+        v.sentences.append(
+            f"Rounding: {better.letter} ({better.name}) is {ratio} more accurate than {worse.letter} ({worse.name}): "
+            f"{figures}."
+        )
+    v.sentences.append(
+        f"Their floats differ in {e.evaluated - e.equal:,} of {e.evaluated:,} outputs, by "
+        f"{figure(e.largest_difference)} at most."
+    )
+    for c in contestants:
+        found = e.identified[c.letter]
+        if found.order is not None:
+            v.sentences.append(
+                f"{c.letter} adds as {found.order.describe()}: that order, simulated, gives its bits in all "
+                f"{found.outputs:,} outputs tried."
+            )
+
+
+def _tolerances(v: Verdict, e: RoundingEvidence) -> None:
+    stratum = AT_RISK if AT_RISK in e.strata else next(iter(e.strata))
+    reports = e.strata[stratum]
+    what = {
+        AT_RISK: "of the {:,} outputs most at risk (small results, large partial sums)",
+        ALL: "of all {:,} outputs",
+    }.get(stratum, "of {:,} outputs")
+    what = what.format(reports["A"].outputs)
+    counts = ", ".join(f"{k} misses it {reports[k].outside:,} times" for k in ("A", "B"))
+    reference = e.names[e.gate]
+    v.sentences.append(
+        f"Tolerance {reports['A'].tolerance} against float64, {what}: {counts}, the reference ({reference}) "
+        f"{reports[e.gate].outside:,} times."
+    )
+    for k in ("A", "B"):
+        r = reports[k]
+        if r.outside_library and r.blamed:
+            v.sentences.append(
+                f"Judged by the reference instead, {k} would miss it {r.outside_library:,} times; in {r.blamed:,} of "
+                "these float64 agrees with "
+                f"{k}: there it is the reference that is off."
+            )

@@ -1,0 +1,33 @@
+"""Files that are complete or not there: written under a temporary name, then moved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def replaced(path: str | os.PathLike[str], text: str) -> Path:
+    """Writes a text file in one step: an interrupted run leaves the old file as it was.
+
+    Args:
+        path: The file to write or replace; its folder is made if need be.
+        text: The content, written as UTF-8.
+
+    Returns:
+        The path.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    return path

@@ -1,0 +1,71 @@
+"""Plain tables: built once, shown as text in a terminal and as HTML in a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+_LONGEST_FIGURE = 24
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under column names; every cell is text already.
+
+    Attributes:
+        columns: Names of the columns; the first column holds the rows' names.
+        rows: One sequence of cells per row.
+        title: What the table shows.
+        notes: Sentences below it.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def text(self, indent: str = "  ") -> str:
+        """The table with aligned columns: names and texts to the left, figures to the right."""
+        lines = [self.columns, *self.rows]
+        left = {0} | {i for i in range(len(self.columns)) if any(len(row[i]) > _LONGEST_FIGURE for row in self.rows)}
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
+        out = [self.title] if self.title else []
+        for number, line in enumerate(lines):
+            cells = [c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
+            out.append((indent + "  ".join(cells)).rstrip())
+            if number == 0:
+                out.append(indent + "  ".join("-" * w for w in widths))
+        out += [indent + note for note in self.notes]
+        return "\n".join(out)
+
+
+def figure(x: float, digits: int = 3) -> str:
+    """A number with a few significant digits, the way a table wants it: 0.0340, 6.12, 5.6e-04, 33,554,432."""
+    if isinstance(x, int):
+        return f"{x:,}"
+    if not math.isfinite(x):
+        return str(x)
+    if x == 0:
+        return "0"
+    exponent = math.floor(math.log10(abs(x)))
+    if -3 <= exponent < 5:
+        return f"{x:,.{max(0, digits - 1 - exponent)}f}"
+    return f"{x:.{digits - 1}e}"
+
+
+def share(part: int, whole: int) -> str:
+    """A share in per cent; 100 % and 0 % are said only when they are exact."""
+    if whole == 0:
+        return "-"
+    if part in (0, whole):
+        return "0 %" if part == 0 else "100 %"
+    return f"{min(99.99, max(0.01, 100 * part / whole)):.2f} %"
+
+
+def short(x: float) -> str:
+    """A tolerance the way people write it: 1e-4, 0.01, 2.5e-6."""
+    mantissa, _, exponent = f"{x:.3e}".partition("e")
+    if x == 0 or -3 <= int(exponent) <= 2:
+        return f"{x:g}"
+    return f"{float(mantissa):g}e{int(exponent)}"
