@@ -37,11 +37,19 @@ if TYPE_CHECKING:  # what `_LAZY` names, for type checkers
     from numfmt.arithmetic import mul as mul
     from numfmt.arithmetic import sqrt as sqrt
     from numfmt.arithmetic import sub as sub
+    from numfmt.bounds import dot_bound as dot_bound
+    from numfmt.bounds import error_bound as error_bound
     from numfmt.bounds import gamma as gamma
     from numfmt.exact import condition_number as condition_number
     from numfmt.exact import exact_dot as exact_dot
     from numfmt.exact import exact_matmul as exact_matmul
     from numfmt.exact import exact_sum as exact_sum
+    from numfmt.linalg import dot as dot
+    from numfmt.linalg import matmul as matmul
+    from numfmt.reports import ErrorReport as ErrorReport
+    from numfmt.reports import dot_report as dot_report
+    from numfmt.reports import error_report as error_report
+    from numfmt.reports import sum_report as sum_report
     from numfmt.sums import Accumulator as Accumulator
     from numfmt.sums import accumulate as accumulate
 
@@ -54,14 +62,22 @@ _LAZY: dict[str, str] = {
     "add": "numfmt.arithmetic",
     "condition_number": "numfmt.exact",
     "div": "numfmt.arithmetic",
+    "dot": "numfmt.linalg",
+    "dot_bound": "numfmt.bounds",
+    "dot_report": "numfmt.reports",
+    "error_bound": "numfmt.bounds",
+    "error_report": "numfmt.reports",
+    "ErrorReport": "numfmt.reports",
     "exact_dot": "numfmt.exact",
     "exact_matmul": "numfmt.exact",
     "exact_sum": "numfmt.exact",
     "fma": "numfmt.arithmetic",
     "gamma": "numfmt.bounds",
+    "matmul": "numfmt.linalg",
     "mul": "numfmt.arithmetic",
     "sqrt": "numfmt.arithmetic",
     "sub": "numfmt.arithmetic",
+    "sum_report": "numfmt.reports",
 }
 
 __all__ = [  # noqa: RUF022 (grouped by subject)

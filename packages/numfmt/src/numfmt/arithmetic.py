@@ -84,10 +84,11 @@ def _subtract(
     return _add(ops, random, a, -b)
 
 
-def _multiply(
+def rounded_product(
     ops: RoundedArithmetic, random: NDArray[np.uint32] | None, a: Float64Array, b: Float64Array
 ) -> Float64Array:
-    product = _exact_product(a, b)
+    """r(a·b) for blocks of one shape; random as `RoundedArithmetic.finish` takes it."""
+    product = exact_product(a, b)
     return ops.finish(errorfree.multiply(a, b), random) if product is None else ops.round(product, random)
 
 
@@ -101,10 +102,11 @@ def _sqrt(ops: RoundedArithmetic, random: NDArray[np.uint32] | None, a: Float64A
     return ops.finish(errorfree.square_root(a), random)
 
 
-def _fma(
+def rounded_fma(
     ops: RoundedArithmetic, random: NDArray[np.uint32] | None, a: Float64Array, b: Float64Array, c: Float64Array
 ) -> Float64Array:
-    product = _exact_product(a, b)
+    """r(a·b + c) for blocks of one shape."""
+    product = exact_product(a, b)
     if product is not None:
         return ops.add(product, c, max(significant_bits(product), significant_bits(c)), random)
     value, residual = errorfree.fused_multiply_add(a, b, c)
@@ -117,14 +119,31 @@ def _fma(
     return ops.finish(Carried(value, residual), random)
 
 
-def _exact_product(a: Float64Array, b: Float64Array) -> Float64Array | None:
+def exact_product(a: Float64Array, b: Float64Array) -> Float64Array | None:
     """a·b where float64 holds every product exactly, else None."""
-    if significant_bits(a) + significant_bits(b) > CARRIER_PRECISION:
+    if not products_are_exact(a, b):
         return None
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        product = a * b
-        special = ~np.isfinite(a) | ~np.isfinite(b)
-    return product if (errorfree.products_are_easy(a, b, product) | special).all() else None
+    with np.errstate(invalid="ignore"):
+        product: Float64Array = a * b
+    return product
+
+
+def products_are_exact(a: Float64Array, b: Float64Array) -> bool:
+    """Whether float64 holds the product of any number of a with any number of b; infinities and NaN do not count."""
+    if significant_bits(a) + significant_bits(b) > CARRIER_PRECISION:
+        return False
+    (a_least, a_largest), (b_least, b_largest) = _magnitudes(a), _magnitudes(b)
+    # Exponents far from float64's ends; the comparison in logarithms cannot overflow itself.
+    return a_largest + b_largest <= 1000 and a_least + b_least >= -960
+
+
+def _magnitudes(x: Float64Array) -> tuple[int, int]:
+    """Binary exponents of the least nonzero and the largest finite magnitude of an array; zeros for none."""
+    size = np.abs(x)
+    counted = np.isfinite(size) & (size > 0)
+    largest = float(np.max(size, where=counted, initial=0.0))
+    least = float(np.min(size, where=counted, initial=np.inf))
+    return (int(np.frexp(least)[1]), int(np.frexp(largest)[1])) if largest else (0, 0)
 
 
 def add(
@@ -188,7 +207,7 @@ def mul(
     random_bits: int | None = None,
 ) -> Any:
     """a·b, rounded once to a format; arguments, result and errors as for `add`."""
-    return _compute({"a": a, "b": b}, _multiply, fmt, rounding, seed, overflow, nan, random_bits)
+    return _compute({"a": a, "b": b}, rounded_product, fmt, rounding, seed, overflow, nan, random_bits)
 
 
 def div(
@@ -246,7 +265,7 @@ def fma(
         x, y, z = np.asarray(a), np.asarray(b), np.asarray(c)
         if x.dtype == y.dtype == z.dtype == np.float32:
             return _fma_float32_in_blocks(x, y, z)[()]
-    return _compute({"a": a, "b": b, "c": c}, _fma, fmt, rounding, seed, overflow, nan, random_bits)
+    return _compute({"a": a, "b": b, "c": c}, rounded_fma, fmt, rounding, seed, overflow, nan, random_bits)
 
 
 def _fma_float32_in_blocks(a: Float32Array, b: Float32Array, c: Float32Array) -> Float32Array:

@@ -308,10 +308,13 @@ def condition_number(p: ArrayLike, axis: int = -1) -> Float64Array:
         ValueError: For an axis that p does not have.
     """
     terms = as_carrier(p, "p")
-    size = exact_sum(np.abs(terms), axis)
-    total = np.abs(exact_sum(terms, axis))
+    return ratio_of_sums(exact_sum(np.abs(terms), axis), exact_sum(terms, axis))
+
+
+def ratio_of_sums(magnitude: Float64Array, total: Float64Array) -> Float64Array:
+    """kappa from sum|p| and sum p, with the conventions of `condition_number`."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        kappa = np.where(size == 0.0, 1.0, size / total)
+        kappa = np.where(magnitude == 0.0, 1.0, magnitude / np.abs(total))
     # Beyond float64's range the two sums cannot tell: say so instead of a wrong 1 or infinity.
-    result: Float64Array = np.where(np.isfinite(size), kappa, np.nan)
+    result: Float64Array = np.where(np.isfinite(magnitude), kappa, np.nan)
     return result

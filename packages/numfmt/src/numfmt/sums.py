@@ -116,7 +116,7 @@ class Accumulator:
         words = plan.words(seed)
         self._machines = [
             (slice(first, first + width), plan.machine(Columns(width, first, self._count, words)))
-            for first, width in _column_blocks(self._count)
+            for first, width in column_blocks(self._count)
         ]
 
     def add(self, values: ArrayLike) -> None:
@@ -141,17 +141,23 @@ class Accumulator:
         return np.concatenate([machine.total() for _, machine in self._machines]) if self._machines else np.zeros(0)
 
 
-def _column_blocks(count: int) -> Iterator[tuple[int, int]]:
+def column_blocks(count: int) -> Iterator[tuple[int, int]]:
     """(first, width) of the groups of columns that are summed together."""
     for first in range(0, count, _COLUMNS):
         yield first, min(_COLUMNS, count - first)
 
 
+def term_slices(terms: int, width: int) -> Iterator[slice]:
+    """The terms that are added in one block, for a machine of some width, in order."""
+    step = max(1, _BLOCK // max(width, 1))
+    for start in range(0, terms, step):
+        yield slice(start, min(start + step, terms))
+
+
 def _term_blocks(terms: Float64Array) -> Iterator[Float64Array]:
     """Contiguous blocks (k, width) of a (terms, width) array, in order."""
-    step = max(1, _BLOCK // max(terms.shape[1], 1))
-    for start in range(0, terms.shape[0], step):
-        yield np.ascontiguousarray(terms[start : start + step])
+    for rows in term_slices(*terms.shape):
+        yield np.ascontiguousarray(terms[rows])
 
 
 def accumulate(
@@ -229,14 +235,18 @@ def accumulate(
     )
     array = as_carrier(values, "values")
     axis = normal_axis(axis, array.ndim, "values")
-    words = plan.words(seed)
     moved = np.moveaxis(array, axis, 0)
     shape = moved.shape[1:]
     terms = moved.reshape(moved.shape[0], math.prod(shape))
+    return _sum_columns(plan, terms, plan.words(seed)).reshape(shape)
+
+
+def _sum_columns(plan: SumPlan, terms: Float64Array, words: RandomWords | None) -> Float64Array:
+    """The sums of the columns of a (terms, columns) array."""
     result = np.empty(terms.shape[1])
-    for first, width in _column_blocks(terms.shape[1]):
+    for first, width in column_blocks(terms.shape[1]):
         machine = plan.machine(Columns(width, first, terms.shape[1], words))
         for rows in _term_blocks(terms[:, first : first + width]):
             machine.add_block(rows, significant_bits(rows))
         result[first : first + width] = machine.total()
-    return result.reshape(shape)
+    return result

@@ -1,0 +1,249 @@
+"""Dot products and matrix products with every operation rounded to a format."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from numfmt._errors import unknown_name
+from numfmt._inputs import as_carrier, normal_axis
+from numfmt._random import Seed
+from numfmt._rounded import RandomWords, RoundedArithmetic, significant_bits
+from numfmt._summation import Columns, Method
+from numfmt.arithmetic import products_are_exact, rounded_fma, rounded_product
+from numfmt.formats import FP32, FloatFormat
+from numfmt.rounding import OverflowPolicy, RoundingMode
+from numfmt.sums import SumPlan, column_blocks, term_slices
+
+Float64Array = NDArray[np.float64]
+# (terms, first column, number of columns) -> the two factors of every product, each (terms, columns).
+Factors = Callable[[slice, int, int], tuple[Float64Array, Float64Array]]
+
+#: What happens to a product before it is added.
+PRODUCTS: dict[str, str] = {
+    "rounded": "rounded to the format, then added: one multiplication and one addition",
+    "exact": "added as it is, as matrix units do; float64 must hold every product",
+    "fma": "fused multiply-add: the exact product enters the addition, which is rounded once",
+}
+
+# The random stream of the products, away from those of the sums.
+_PRODUCT_STREAM = 1 << 62
+
+
+class _FmaChain:
+    """s <- r(a·b + s), from +0; a block is (terms, 2, width): the factors of each product."""
+
+    def __init__(self, ops: RoundedArithmetic, columns: Columns) -> None:
+        self._ops, self._columns = ops, columns
+        self._sum = np.zeros(columns.width)
+        self._done = 0
+
+    def add_block(self, x: Float64Array, bits: int) -> None:
+        for a, b in x:
+            self._sum = rounded_fma(self._ops, self._columns.random_row(0, self._done), a, b, self._sum)
+            self._done += 1
+
+    def total(self) -> Float64Array:
+        return self._sum
+
+
+_FMA_CHAIN = Method("sequential", "fused multiply-adds, one after the other", _FmaChain, lambda n: n)
+
+
+def _plan_products(plan: SumPlan, product: str, exact: bool) -> tuple[SumPlan, str]:
+    """The plan and the treatment of products that a call needs, given whether float64 holds every product."""
+    if product not in PRODUCTS:
+        raise ValueError(unknown_name("product", product, PRODUCTS))
+    if product == "rounded":
+        return plan, "rounded"
+    if exact:
+        return plan, "exact"
+    if product == "fma" and plan.method.name == "sequential":
+        return replace(plan, method=_FMA_CHAIN), "factors"
+    raise ValueError(
+        f"product={product!r} with method={plan.method.name!r} needs products that float64 holds exactly (factors of "
+        "at most 26 bits, say); use product='fma' with method='sequential', or product='rounded'"
+    )
+
+
+def _sum_products(
+    plan: SumPlan, treatment: str, words: RandomWords | None, terms: int, count: int, factors: Factors
+) -> Float64Array:
+    """`count` sums of `terms` products."""
+    result = np.empty(count)
+    for first, width in column_blocks(count):
+        columns = Columns(width, first, count, words)
+        machine = plan.machine(columns)
+        for rows in term_slices(terms, width):
+            a, b = factors(rows, first, width)
+            if treatment == "factors":
+                machine.add_block(np.stack([a, b], axis=1), 0)
+                continue
+            if treatment == "rounded":
+                random = columns.random(_PRODUCT_STREAM, rows.start, len(a))
+                block = rounded_product(plan.ops, random, a, b)
+            else:
+                with np.errstate(invalid="ignore"):
+                    block = a * b
+            block = np.ascontiguousarray(block)
+            machine.add_block(block, significant_bits(block))
+        result[first : first + width] = machine.total()
+    return result
+
+
+def dot(
+    a: ArrayLike,
+    b: ArrayLike,
+    fmt: FloatFormat,
+    rounding: str | RoundingMode = "nearest_even",
+    method: str = "sequential",
+    chunk: int | None = None,
+    seed: Seed = None,
+    *,
+    product: str = "rounded",
+    axis: int = -1,
+    promote_to: FloatFormat = FP32,
+    fan_in: int | None = None,
+    block: int | None = None,
+    lanes: int | None = None,
+    overflow: str | OverflowPolicy | None = None,
+    nan: str | None = None,
+    random_bits: int | None = None,
+) -> Float64Array:
+    """Dot products with every operation rounded to a format.
+
+    Args:
+        a: Factors, usually (T, K): T dot products of K terms; any real dtype that float64 holds exactly. Not modified.
+        b: The other factors; a and b broadcast.
+        fmt: Format of every product and partial sum.
+        rounding: Rounding mode, as for `FloatFormat.round`.
+        method: Order of the sum, as for `accumulate`.
+        chunk: Promotion interval, as for `accumulate`.
+        seed: For stochastic rounding, as for `accumulate`.
+        product: ``"rounded"``: r(a·b) is added. ``"exact"``: the exact product is added, as in matrix units; float64
+            must hold it. ``"fma"``: s = r(a·b + s); for products that float64 does not hold, with method sequential
+            only.
+        axis: The axis of the broadcast factors that is summed.
+        promote_to: Format of the outer accumulator.
+        fan_in: For methods ``tree`` and ``fused``.
+        block: For method ``blocked``.
+        lanes: For method ``lanes``.
+        overflow: Overflow policy of every rounding; None is the format's own.
+        nan: What NaN becomes in a format without NaN; None makes it an error.
+        random_bits: Random bits of stochastic modes; None takes as many as fit, at most 32.
+
+    Returns:
+        float64 array of the common shape without `axis`.
+
+    Raises:
+        ValueError: For shapes that do not broadcast, unknown names, and as `accumulate`.
+        TypeError: As `accumulate`.
+    """
+    plan = SumPlan.of(
+        fmt,
+        rounding,
+        method,
+        chunk,
+        promote_to=promote_to,
+        overflow=overflow,
+        nan=nan,
+        random_bits=random_bits,
+        fan_in=fan_in,
+        block=block,
+        lanes=lanes,
+    )
+    x, y = as_carrier(a, "a"), as_carrier(b, "b")
+    plan, treatment = _plan_products(plan, product, product != "rounded" and products_are_exact(x, y))
+    try:
+        shape = np.broadcast_shapes(x.shape, y.shape)
+    except ValueError:
+        raise ValueError(f"a and b must broadcast, got shapes {x.shape} and {y.shape}") from None
+    axis = normal_axis(axis, len(shape), "a and b")
+    x, y = (np.moveaxis(np.broadcast_to(v, shape), axis, 0) for v in (x, y))
+    outer = x.shape[1:]
+    columns = math.prod(outer)
+    x, y = (v.reshape(v.shape[0], columns) for v in (x, y))
+
+    def factors(rows: slice, first: int, width: int) -> tuple[Float64Array, Float64Array]:
+        return x[rows, first : first + width], y[rows, first : first + width]
+
+    return _sum_products(plan, treatment, plan.words(seed), x.shape[0], columns, factors).reshape(outer)
+
+
+def matmul(
+    a: ArrayLike,
+    b: ArrayLike,
+    fmt: FloatFormat,
+    rounding: str | RoundingMode = "nearest_even",
+    method: str = "sequential",
+    chunk: int | None = None,
+    seed: Seed = None,
+    *,
+    product: str = "rounded",
+    promote_to: FloatFormat = FP32,
+    fan_in: int | None = None,
+    block: int | None = None,
+    lanes: int | None = None,
+    overflow: str | OverflowPolicy | None = None,
+    nan: str | None = None,
+    random_bits: int | None = None,
+) -> Float64Array:
+    """Matrix product with every operation rounded to a format.
+
+    For the matrix units of GPUs, which round differently, see `numfmt.matrix_units.matmul`.
+
+    Args:
+        a: (M, K) factors; any real dtype that float64 holds exactly. Not modified.
+        b: (K, N) factors.
+        fmt: Format of every product and partial sum.
+        rounding: Rounding mode; this and the other arguments as for `dot`.
+        method: Order of the sum.
+        chunk: Promotion interval.
+        seed: For stochastic rounding.
+        product: ``"rounded"``, ``"exact"`` or ``"fma"``.
+        promote_to: Format of the outer accumulator.
+        fan_in: For methods ``tree`` and ``fused``.
+        block: For method ``blocked``.
+        lanes: For method ``lanes``.
+        overflow: Overflow policy of every rounding.
+        nan: What NaN becomes in a format without NaN.
+        random_bits: Random bits of stochastic modes.
+
+    Returns:
+        (M, N) float64 array.
+
+    Raises:
+        ValueError: For shapes that do not match, unknown names, and as `accumulate`.
+        TypeError: As `accumulate`.
+    """
+    plan = SumPlan.of(
+        fmt,
+        rounding,
+        method,
+        chunk,
+        promote_to=promote_to,
+        overflow=overflow,
+        nan=nan,
+        random_bits=random_bits,
+        fan_in=fan_in,
+        block=block,
+        lanes=lanes,
+    )
+    x, y = as_carrier(a, "a"), as_carrier(b, "b")
+    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[0]:
+        raise ValueError(f"a and b must be (M, K) and (K, N) matrices, got shapes {x.shape} and {y.shape}")
+    plan, treatment = _plan_products(plan, product, product != "rounded" and products_are_exact(x, y))
+    left = np.ascontiguousarray(x.T)
+    rows_of_result, columns_of_result = x.shape[0], y.shape[1]
+
+    def factors(rows: slice, first: int, width: int) -> tuple[Float64Array, Float64Array]:
+        m, n = np.divmod(np.arange(first, first + width), columns_of_result)
+        return left[rows].take(m, axis=1), y[rows].take(n, axis=1)
+
+    count = rows_of_result * columns_of_result
+    result = _sum_products(plan, treatment, plan.words(seed), x.shape[1], count, factors)
+    return result.reshape(rows_of_result, columns_of_result)
