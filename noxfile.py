@@ -35,6 +35,7 @@ TEST_ENVIRONMENTS = {
     "fpsan-tools": (FPSAN, "[triton]", [NUMFMT]),
     "tritongemm": (GEMM, "", [NUMFMT, FPSAN]),
     "lectures": (LECTURES, "[plot]", [NUMFMT]),
+    "lectures-kernels": (LECTURES, "[kernels]", [NUMFMT, FPSAN, GEMM]),
 }
 TRITON_VERSIONS = ["3.8.0", "3.9.0"]
 

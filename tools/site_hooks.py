@@ -1,7 +1,8 @@
 """MkDocs hooks: reference pages list every public name of a package, so that none is forgotten and none invented.
 
-A line `[[api PACKAGE]]` in a page becomes an entry for each name in the package's `__all__`, written by mkdocstrings from
-the docstring, under the name that users import, wherever the code lies. Names that are modules follow, each with its own.
+A line `[[api PACKAGE]]` in a page becomes an entry for each name in the package's `__all__`, written by mkdocstrings
+from the docstring, under the name that users import, wherever the code lies. Names that are modules follow, each with
+its own.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def definition(module: ModuleType, name: str, thing: Any) -> str:
     candidates = [module.__name__, *(m.name for m in pkgutil.walk_packages(root.__path__, f"{top}."))]
     for candidate in candidates:
         origin = getattr(find_spec(candidate), "origin", None)
-        # Read, not imported: a module that needs an optional package, or runs a command, is none of this page's business.
+        # Read, not imported: some modules need optional packages, and some run a command.
         if origin and origin.endswith(".py") and name in assigned(Path(origin).read_text(encoding="utf-8")):
             return f"{candidate}.{name}"
     raise LookupError(f"{module.__name__}.{name} is public, but no module of {top} assigns it")

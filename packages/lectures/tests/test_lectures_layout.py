@@ -9,6 +9,7 @@ import pytest
 import numfmt_lectures
 from numfmt_lectures import columns, render
 from numfmt_lectures.catalogue import Catalogue, load
+from numfmt_lectures.lecture import LECTURES
 from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Report, Series, Table
 
 TEXTS = {
@@ -85,6 +86,8 @@ def test_wrap_indents_and_breaks_at_spaces() -> None:
 
 @pytest.mark.parametrize("name", numfmt_lectures.names())
 def test_no_line_of_text_is_too_long(name: str) -> None:
+    for module in LECTURES[name].requires:
+        pytest.importorskip(module)
     for line in numfmt_lectures.run(name, quick=True).splitlines():
         table = "  " in line.strip()
         assert table or columns.width(line) <= 100, line

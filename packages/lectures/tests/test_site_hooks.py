@@ -1,4 +1,4 @@
-"""The site's reference pages: every public name is found where it is defined, and a name that is nowhere is an error."""
+"""The site's reference pages: each public name is found where it is defined, and a name that is nowhere is an error."""
 
 from __future__ import annotations
 

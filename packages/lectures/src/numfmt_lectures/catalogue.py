@@ -57,7 +57,16 @@ class Catalogue:
         return label if isinstance(label, str) else self.text("labels", label.key, **label.values)
 
     def _spoken(self, value: object) -> object:
-        return self.label(value) if isinstance(value, Label) else value
+        """A label's phrase, several of them as a list in prose, and anything else as it is."""
+        if isinstance(value, Label):
+            return self.label(value)
+        if not isinstance(value, list):
+            return value
+        phrases = [self.label(item) for item in value]
+        said = phrases.pop() if phrases else self.text("none")
+        while phrases:
+            said = self.text("list", first=phrases.pop(), rest=said)
+        return said
 
     def _find(self, path: tuple[str, ...]) -> Any:
         for source in (self._texts, self._shared):

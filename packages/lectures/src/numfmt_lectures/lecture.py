@@ -34,31 +34,52 @@ class Lecture(Generic[S]):
         name: what the user types; its catalogue has the same name.
         settings: the class of its settings.
         demonstrations: functions that compute, and say nothing in any language.
-        requires: modules beyond numfmt that it needs, each with what to install for it.
     """
 
     name: str
     settings: type[S]
     demonstrations: Sequence[Callable[[S], Demonstration]]
-    requires: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a lecture is, and what it needs beyond numfmt.
+
+    Attributes:
+        module: the module whose `LECTURE` it is.
+        requires: modules that must be installed, in the order in which they are asked for.
+    """
+
+    module: str
+    requires: Sequence[str] = ()
+
+
+_KERNELS = ("fpsan_tools", "triton")
 
 LECTURES = {
-    "numbers": "numfmt_lectures.numbers",
-    "rounding-and-accumulation": "numfmt_lectures.rounding_and_accumulation",
+    "numbers": Entry("numfmt_lectures.numbers"),
+    "rounding-and-accumulation": Entry("numfmt_lectures.rounding_and_accumulation"),
+    "fpsan": Entry("numfmt_lectures.fpsan", _KERNELS),
 }
-"""Every lecture in teaching order, and the module whose `LECTURE` it is."""
+"""Every lecture in teaching order."""
+
+_REMEDY = "pip install 'numfmt-lectures[kernels]' (Triton exists for Linux only)"
 
 
 def find(name: str) -> Lecture[Any]:
     """The lecture of that name.
 
     Raises:
-        LectureError: there is no such lecture; the message names the nearest one.
+        LectureError: there is no such lecture, and the message names the nearest one; or it needs a package that is
+            not installed.
     """
     if name not in LECTURES:
         raise unknown("lecture", name, LECTURES)
-    lecture: Lecture[Any] = import_module(LECTURES[name]).LECTURE
+    entry = LECTURES[name]
+    for module in entry.requires:
+        if find_spec(module) is None:
+            raise LectureError(f"lecture {name!r} needs {module}, which is not installed: {_REMEDY}")
+    lecture: Lecture[Any] = import_module(entry.module).LECTURE
     return lecture
 
 
@@ -74,11 +95,8 @@ def perform(lecture: Lecture[Any], quick: bool = False, overrides: Mapping[str, 
         All that was computed.
 
     Raises:
-        LectureError: an unknown setting, a value that the setting cannot take, or a package that is missing.
+        LectureError: an unknown setting, or a value that the setting cannot take.
     """
-    for module, remedy in lecture.requires.items():
-        if find_spec(module) is None:
-            raise LectureError(f"lecture {lecture.name!r} needs {module}, which is not installed: {remedy}")
     settings = lecture.settings.quick() if quick else lecture.settings()
     known = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
     changed = {}

@@ -120,7 +120,7 @@ def observe_anatomy(taken: Sequence[Taken], number: Fraction) -> list[Observatio
             abs(worst.error) <= 1,
             {"format": worst.format, "error": abs(worst.error)},
         ),
-        Observation("inexact", not exact, {"number": str(number), "exact": ", ".join(exact)}),
+        Observation("inexact", not exact, {"number": str(number), "exact": exact}),
     ]
 
 

@@ -82,6 +82,8 @@ def to_dict(report: Report, words: Catalogue) -> dict[str, Any]:
 
 def _demonstration(demonstration: Demonstration, words: Catalogue) -> dict[str, Any]:
     def said(value: object) -> object:
+        if isinstance(value, list):
+            return [said(item) for item in value]
         return words.label(value) if isinstance(value, Label) else value
 
     return {
