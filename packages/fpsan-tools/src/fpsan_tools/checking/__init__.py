@@ -10,3 +10,12 @@ What is here, or arrives in small steps:
 - renderings: text, JSON, HTML, notebook; and the one-line command that replays a check;
 - what the pytest plugin and the commands `fpsan check`, `fpsan run` and `fpsan leaks` call.
 """
+
+from __future__ import annotations
+
+from fpsan_tools.checking.checker import check
+from fpsan_tools.checking.inputs import load
+from fpsan_tools.checking.sides import launch
+from fpsan_tools.checking.verdict import Divergence, Finding, Gap, Place, Verdict
+
+__all__ = ["Divergence", "Finding", "Gap", "Place", "Verdict", "check", "launch", "load"]
