@@ -71,7 +71,7 @@ class Session:
         bounds: "live" or "all".
         programs: linear program numbers to run, None for all.
         progress: called with (programs done, programs in all) after each slice.
-        observer: called after each operation with it and the frame of its operands and results.
+        observer: called after each operation, see `ttir.machine.Observer`.
         launches: records of the launches so far.
     """
 
@@ -118,8 +118,8 @@ def on_cpu(
         bounds: "live": lanes that are not masked off must point into the passed arrays; "all": masked-off ones too.
         programs: linear numbers (x fastest) of the programs to run, None for all.
         progress: called with (programs done, programs in all) after each slice.
-        observer: called after each operation with it and the frame that holds its operands and results (see
-            `ttir.machine`); for tools that look at intermediate values, which it must not change.
+        observer: called after each operation with the machine, the operation and the frame that holds its operands
+            and results (see `ttir.machine`); for tools that look at intermediate values, which it must not change.
 
     Yields:
         The session; its `launches` has a record per launch.
