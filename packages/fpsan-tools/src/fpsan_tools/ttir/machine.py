@@ -18,8 +18,8 @@ from fpsan_tools.ttir.parser import Block, Module, Operation, Region
 from fpsan_tools.ttir.types import I32, Type
 from fpsan_tools.ttir.values import Array, Frame, Value
 
-Observer = Callable[[Operation, Frame], None]
-"""Called after each operation with the frame that holds its operands and results; it must not change values."""
+Observer = Callable[["Machine", Operation, Frame], None]
+"""Called after each operation; the frame holds its operands and results, which must not be changed."""
 
 AXES = {"x": 0, "y": 1, "z": 2}
 TERMINATORS = frozenset(
@@ -106,7 +106,7 @@ class Machine:
                 else:
                     values.update(zip(operation.results, result, strict=True))
             if self.observer is not None:
-                self.observer(operation, frame)
+                self.observer(self, operation, frame)
             for name in operation.dead:
                 values.pop(name, None)
         return []
