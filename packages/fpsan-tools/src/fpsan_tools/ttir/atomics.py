@@ -11,8 +11,8 @@ from fpsan_tools.errors import FpsanError
 from fpsan_tools.ttir.access import as_address, from_memory, pointee, to_memory
 from fpsan_tools.ttir.arithmetic import integer_combine
 from fpsan_tools.ttir.parser import Operation
-from fpsan_tools.ttir.types import SIGNED, Element, Type
-from fpsan_tools.ttir.values import Address, Array, Value
+from fpsan_tools.ttir.types import SIGNED, Element
+from fpsan_tools.ttir.values import Address, Array, Frame, Value
 
 if TYPE_CHECKING:
     from fpsan_tools.ttir.machine import Machine
@@ -34,16 +34,19 @@ Update = Callable[[Array, Array], Array]
 """New bit patterns from the old ones and the operands at some positions."""
 
 
-def read_modify_write(machine: Machine, operation: Operation, operands: Operands) -> Value:
-    """tt.atomic_rmw; its result is what was there before."""
+def read_modify_write(machine: Machine, operation: Operation, frame: Frame) -> Value:
+    """tt.atomic_rmw; its result is what was there before. Every program takes part, also where all do the same."""
+    operands = [frame.get(name) for name in operation.operands]
     pointer, value = operands[:2]
     mask = operands[2].data if len(operands) > 2 else None
     element = pointee(pointer)
-    old = update(machine, as_address(pointer), value, element, mask, operation.words[0])
+    old = update(machine, as_address(pointer), value, element, mask, operation.words[0], frame.count)
     return Value(from_memory(machine, old, element), pointer.type.with_element(element))
 
 
-def update(machine: Machine, address: Address, value: Value, element: Element, mask: Array | None, kind: str) -> Array:
+def update(
+    machine: Machine, address: Address, value: Value, element: Element, mask: Array | None, kind: str, programs: int
+) -> Array:
     """Apply one kind of atomic update.
 
     Args:
@@ -53,12 +56,13 @@ def update(machine: Machine, address: Address, value: Value, element: Element, m
         element: the type of what is in memory.
         mask: live lanes, None for all.
         kind: "add", "fadd", "max", "exch", ... as the text has it.
+        programs: number of programs, each of which applies the update.
 
     Returns:
         The patterns that were there before, of the operand's full shape; 0 in masked-off lanes.
     """
     bits = to_memory(machine, value, element)
-    shape = _shape(address, bits, mask, value.type)
+    shape = _shape(address, bits, mask, (programs, *value.type.shape))
     if kind == "exch":
         return _apply(machine, address, bits, mask, shape, lambda old, new: new)
     if kind == "fadd" or (kind in ("add", "max", "min") and element.is_float):
@@ -88,13 +92,13 @@ def update(machine: Machine, address: Address, value: Value, element: Element, m
     )
 
 
-def compare_and_swap(machine: Machine, operation: Operation, operands: Operands) -> Value:
+def compare_and_swap(machine: Machine, operation: Operation, frame: Frame) -> Value:
     """tt.atomic_cas: the value is written where memory holds the expected bits."""
-    pointer, expected, value = operands
+    pointer, expected, value = (frame.get(name) for name in operation.operands)
     element = pointee(pointer)
     wanted = to_memory(machine, expected, element)
     bits = to_memory(machine, value, element)
-    shape = _shape(as_address(pointer), bits, wanted, value.type)
+    shape = _shape(as_address(pointer), bits, wanted, (frame.count, *value.type.shape))
     pair = np.empty(shape, [("wanted", bits.dtype), ("bits", bits.dtype)])
     pair["wanted"], pair["bits"] = wanted, bits
 
@@ -116,8 +120,8 @@ def poll(machine: Machine, operation: Operation, operands: Operands) -> Value:
     return Value(equal, operation.types[0][-1].with_element(Element("int", "i1", 1)))
 
 
-def _shape(address: Address, bits: Array, other: Array | None, type: Type) -> tuple[int, ...]:
-    shapes = [address.shape, bits.shape, (1, *type.shape)] + ([] if other is None else [other.shape])
+def _shape(address: Address, bits: Array, other: Array | None, full: tuple[int, ...]) -> tuple[int, ...]:
+    shapes = [address.shape, bits.shape, full] + ([] if other is None else [other.shape])
     return np.broadcast_shapes(*shapes)
 
 

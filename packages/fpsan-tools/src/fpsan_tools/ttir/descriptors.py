@@ -12,7 +12,7 @@ from fpsan_tools.ttir.arithmetic import encode
 from fpsan_tools.ttir.atomics import update
 from fpsan_tools.ttir.parser import Operation
 from fpsan_tools.ttir.types import Element, Type
-from fpsan_tools.ttir.values import Address, Array, Descriptor, Value
+from fpsan_tools.ttir.values import Address, Array, Descriptor, Frame, Value
 
 if TYPE_CHECKING:
     from fpsan_tools.ttir.machine import Machine
@@ -49,13 +49,14 @@ def store(machine: Machine, operation: Operation, operands: Operands) -> None:
     _store(machine, element, address, inside, operands[-1], (1, *block))
 
 
-def reduce(machine: Machine, operation: Operation, operands: Operands) -> None:
+def reduce(machine: Machine, operation: Operation, frame: Frame) -> None:
     """tt.descriptor_reduce: atomic updates of a block."""
+    operands = [frame.get(name) for name in operation.operands]
     descriptor, element, block = _parts(operands[0])
     address, inside = _block(descriptor, element, block, [value.array() for value in operands[1:-1]])
     value = operands[-1]
     shaped = Value(value.array().reshape(value.array().shape[0], *_aligned_shape(value, block)), Type(block, element))
-    update(machine, address, shaped, element, inside, operation.words[0])
+    update(machine, address, shaped, element, inside, operation.words[0], frame.count)
 
 
 def gather(machine: Machine, operation: Operation, operands: Operands) -> Value:

@@ -49,9 +49,9 @@ def map_elementwise(machine: Machine, operation: Operation, frame: Frame) -> lis
     operands = [frame.get(name) for name in operation.operands]
     pack = operation.integer("pack", 1)
     shape = operands[0].type.shape
-    programs = max(value.array().shape[0] for value in operands)
+    programs = frame.count
     groups = programs * int(np.prod(shape)) // pack
-    inner = Frame(None, None, groups)
+    inner = Frame(frame, np.repeat(np.arange(programs), groups // programs), groups)
     region = operation.regions[0]
     names = iter(region.blocks[0].arguments)
     for value in operands:

@@ -133,9 +133,7 @@ class Machine:
             frames[block.label] = inner
             outputs = self.block(block, inner)
             last = block.operations[-1]
-            if last.name == "tt.return":
-                returned.append((rows, outputs))
-            elif last.name == "cf.br":
+            if last.name == "cf.br":
                 label, names = last.successors[0]
                 waiting.setdefault(label, []).append((rows, [inner.get(n) for n in names]))
             elif last.name == "cf.cond_br":
@@ -145,6 +143,8 @@ class Machine:
                     if len(picked):
                         outer = picked if rows is None else rows[picked]
                         waiting.setdefault(label, []).append((outer, [inner.get(n).rows(picked) for n in names]))
+            else:
+                returned.append((rows, outputs))
             if position + 1 < len(region.blocks):
                 _publish(frame, inner, rows)
         if not returned or not returned[0][1]:

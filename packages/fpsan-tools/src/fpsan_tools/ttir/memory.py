@@ -102,7 +102,7 @@ class Memory:
             OutOfBounds: if no passed array holds it.
         """
         for buffer in self.buffers:
-            if buffer.low <= real <= buffer.low + len(buffer.bytes):
+            if buffer.low <= real < buffer.low + len(buffer.bytes):
                 return buffer.address + real - buffer.low
         raise OutOfBounds(f"address {real:#x} lies in none of the arrays that were passed")
 
