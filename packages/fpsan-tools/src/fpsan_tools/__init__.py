@@ -19,6 +19,7 @@ _EXPORTS: dict[str, str | None] = {
     "TritonUnavailable": "errors",
     "UnknownName": "errors",
     "UnsupportedOperation": "errors",
+    "FpSanTorch": "torch_mode",
     "GpuSession": "gpu",
     "Launch": "cpu",
     "Session": "cpu",
