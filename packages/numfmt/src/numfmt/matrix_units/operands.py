@@ -158,6 +158,9 @@ PARTS: dict[str, Callable[[Float32Array], Float32Array]] = {
 }
 """The parts an fp32 operand is split into before multiplication, by name."""
 
+PART_SIZES = {"tf32_small": 2.0**-11, "bf16_middle": 2.0**-8, "bf16_low": 2.0**-16}
+"""Bounds of |part| / |operand| for the parts that are smaller than the operand."""
+
 
 # ------------------------------------------------------------------------------------------------------ checking inputs
 def infer_format(array: NDArray[Any], argument: str) -> str:

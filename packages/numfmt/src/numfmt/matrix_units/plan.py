@@ -89,6 +89,7 @@ class Program:
         order: The k in the order in which steps take them, as indices into groups of len(order); None: ascending.
         depth: K, padded to what the schedule needs; k beyond the operands are zeros.
         notes: Why this unit and order were chosen, for people.
+        omitted: What the unit does not multiply of fp32 operands, in units of |a·b|; 0 for operands of its own formats.
     """
 
     unit: MatrixUnit
@@ -97,6 +98,7 @@ class Program:
     order: tuple[int, ...] | None
     depth: int
     notes: tuple[str, ...] = ()
+    omitted: float = 0.0
 
 
 def children(node: Node) -> tuple[Node, ...]:

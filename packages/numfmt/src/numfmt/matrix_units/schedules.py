@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 
 from numfmt._errors import unknown_name
 from numfmt.matrix_units.plan import Accumulator, Chain, Node, Program, Region, Sum, WithoutNan, split_additions
@@ -56,6 +56,16 @@ class Resolved:
 class Schedule:
     """Base of all schedules. Subclasses say how to sum a range of k; the rest is shared."""
 
+    def call(self) -> str:
+        """The call that makes this schedule, arguments with their default values left out."""
+        given = []
+        for spec in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, spec.name)
+            if isinstance(value, ChainAll) or (spec.default is not MISSING and value == spec.default):
+                continue
+            given.append(f"{spec.name}={value.call() if isinstance(value, Schedule) else repr(value)}")
+        return f"{_CALLS[type(self).__name__]}({', '.join(given)})"
+
     def resolve(self, request: Request) -> Resolved:
         """The unit for a request, with the operands' formats as the unit multiplies them."""
         return Resolved(find_unit(request.unit, request.inputs, request.accumulator), request.inputs)
@@ -93,7 +103,11 @@ class Schedule:
             replace(region, node=split_additions(region.node, unit))
             for region in self.regions((m, n, k), init, resolved)
         )
-        return Program(unit, resolved.multiplied, regions, _combined(unit.order, resolved.order), k, resolved.notes)
+        omitted = (
+            resolved.split.omitted if resolved.split else _TF32_OMITTED if resolved.multiplied[0] == "tf32" else 0.0
+        )
+        order = _combined(unit.order, resolved.order)
+        return Program(unit, resolved.multiplied, regions, order, k, resolved.notes, omitted)
 
 
 def _combined(first: tuple[int, ...] | None, second: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -252,6 +266,13 @@ def _sequential(parts: list[Node]) -> Node:
     return parts[0] if len(parts) == 1 else Sum(tuple(parts))
 
 
+_CALLS = {
+    "ChainAll": "chain",
+    "Promote": "promote",
+    "SplitK": "split_k",
+    "StreamK": "stream_k",
+    "TlDot": "tl_dot",
+}
 _REDUCTIONS = {"sequential": _sequential, "pairwise": _pairwise}
 
 
@@ -264,16 +285,25 @@ class Split:
         format: Format the parts are multiplied in.
         corrections: (left part, right part) in the order they are chained, from zero.
         main: The product added last, after a NaN among the corrections became zero.
+        omitted: What the products left out and the bits cut off the parts can amount to, in units of |a·b|.
     """
 
     format: str
     corrections: tuple[tuple[str, str], ...]
     main: tuple[str, str]
+    omitted: float
 
 
+# tf32: each operand loses less than 2^-10. tf32x3: small*small (2^-22) and the last bit of each small part (2^-23).
+# bf16x3: what high + middle leave of each operand (2^-16), and middle*middle (2^-16). bf16x6: middle*low twice (2^-24),
+# low*low.
 SPLITS: dict[str, Split] = {
-    "tf32x3": Split("tf32", (("tf32_small", "tf32_big"), ("tf32_big", "tf32_small")), ("tf32_big", "tf32_big")),
-    "bf16x3": Split("bf16", (("bf16_middle", "bf16_high"), ("bf16_high", "bf16_middle")), ("bf16_high", "bf16_high")),
+    "tf32x3": Split(
+        "tf32", (("tf32_small", "tf32_big"), ("tf32_big", "tf32_small")), ("tf32_big", "tf32_big"), 2.0**-21
+    ),
+    "bf16x3": Split(
+        "bf16", (("bf16_middle", "bf16_high"), ("bf16_high", "bf16_middle")), ("bf16_high", "bf16_high"), 3 * 2.0**-16
+    ),
     "bf16x6": Split(
         "bf16",
         (
@@ -284,8 +314,10 @@ SPLITS: dict[str, Split] = {
             ("bf16_high", "bf16_middle"),
         ),
         ("bf16_high", "bf16_high"),
+        2.0**-22,
     ),
 }
+_TF32_OMITTED = 2.0**-9
 INPUT_PRECISIONS = ("ieee", "tf32", *SPLITS)
 FORMS = ("acc=", "+=")
 
