@@ -10,57 +10,23 @@ import numpy as np
 
 import numfmt
 from fpsan_tools.domains.base import Domain, Host, ScaledOperand
-from fpsan_tools.domains.formats import NATIVE, narrow, widen
+from fpsan_tools.domains.formats import NATIVE, format_of, narrow, widen
 from fpsan_tools.domains.libdevice import call
 from fpsan_tools.errors import FpsanError
 from fpsan_tools.ttir.types import SIGNED, UNSIGNED, Element
 from fpsan_tools.ttir.values import Array
+from numfmt import errorfree
 
-_CHUNK = 1 << 14  # elements computed at once: three float64 arrays of them stay in a core's second-level cache
+_CHUNK = 1 << 14  # elements computed at once: the float64 arrays of a chunk stay in a core's second-level cache
 _LOW_BITS = np.uint64((1 << 29) - 1)  # float64 has 29 significand bits more than float32
 _TIE = np.uint64(1 << 28)
 _SMALLEST_NORMAL = 2.0**-126
 
 
-def _round_sum(total: Array, first: Array, second: Array, check_small: bool) -> None:
-    """Prepare total = first + second (float64) for rounding to float32: make ties that are none unambiguous.
-
-    The float64 sum may round to a value halfway between two float32 numbers although the exact sum is not there. Then
-    the exact error (two_sum) tells the side, and the total moves by one place in that direction.
-    """
-    suspects = (total.view(np.uint64) & _LOW_BITS) == _TIE
-    if check_small:  # subnormal results are halfway elsewhere
-        suspects |= (np.abs(total) < _SMALLEST_NORMAL) & (total != 0)
-    if not suspects.any():
-        return
-    s, a, b = total[suspects], first[suspects], np.broadcast_to(second, total.shape)[suspects]
-    part = s - a
-    error = (a - (s - part)) + (b - part)
-    inexact = (error != 0) & np.isfinite(s)
-    direction = np.where(error > 0, np.inf, -np.inf)
-    # An odd last place cannot be halfway; an even one moves toward the exact sum.
-    even = (s.view(np.uint64) & np.uint64(1)) == 0
-    total[suspects] = np.where(inexact & even, np.nextafter(s, direction), s)
-
-
-def fma32(x: Array, y: Array, z: Array) -> Array:
-    """x*y + z of float32 arrays, rounded once: the product is exact in float64, the sum as `_round_sum` says."""
-    shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
-    result = np.empty(shape, np.float32)
-    rows = shape[0] if shape else 1
-    size = math.prod(shape)
-    step = max(1, rows * _CHUNK // max(size, 1))
-    product = np.empty((min(step, rows), *shape[1:]))
-    total = np.empty_like(product)
-    for start in range(0, rows, step):
-        stop = min(rows, start + step)
-        x_part, y_part, z_part = (v if v.shape[0] == 1 else v[start:stop] for v in (x, y, z))
-        p, t = product[: stop - start], total[: stop - start]
-        np.multiply(x_part, y_part, out=p, dtype=np.float64)
-        np.add(p, z_part, out=t, dtype=np.float64)
-        _round_sum(t, p, z_part, check_small=True)
-        result[start:stop] = t
-    return result
+def _settle(total: Array, product: Array, addend: Array, doubtful: Array) -> None:
+    """Round the float64 sums that a second rounding to float32 could spoil to odd instead, in place."""
+    exact = errorfree.two_sum(product[doubtful], addend[doubtful])
+    total[doubtful] = errorfree.to_odd(*exact)
 
 
 def dot32(a: Array, b: Array, c: Array) -> Array:
@@ -97,21 +63,14 @@ def dot32(a: Array, b: Array, c: Array) -> Array:
             np.add(product, accumulator, out=total)
             np.bitwise_and(total.view(np.uint64), _LOW_BITS, out=low)
             np.equal(low, _TIE, out=tie)
-            if check_small or tie.any():
-                _round_sum(total, product, accumulator, check_small)
+            if check_small:  # subnormal results lie midway elsewhere
+                np.logical_or(tie, (np.abs(total) < _SMALLEST_NORMAL) & (total != 0), out=tie)
+            if tie.any():
+                _settle(total, product, accumulator, tie)
             np.copyto(rounded, total, casting="same_kind")
             np.copyto(accumulator, rounded)
         result[start:stop] = rounded if a.shape[2] else c[start:stop]
     return result
-
-
-def sum_to_odd(first: Array, second: Array) -> Array:
-    """first + second of float64 arrays, rounded to odd, so that a later rounding to fewer bits is correct."""
-    total = first + second
-    part = total - first
-    error = (first - (total - part)) + (second - part)
-    inexact = (error != 0) & np.isfinite(total) & ((total.view(np.uint64) & np.uint64(1)) == 0)
-    return np.where(inexact, np.nextafter(total, np.where(error > 0, np.inf, -np.inf)), total)
 
 
 _COMPARE: dict[str, Any] = {
@@ -240,12 +199,10 @@ class Ieee(Domain):
         return narrow(function(widen(x, element).astype(np.float64), widen(y, element).astype(np.float64)), element)
 
     def fma(self, x: Array, y: Array, z: Array, element: Element) -> Array:
-        if element.name == "f32":
-            return fma32(x, y, z)
-        if element.name == "f64":
-            return fma64(x, y, z)
-        wide = [widen(v, element).astype(np.float64) for v in (x, y, z)]
-        return narrow(sum_to_odd(wide[0] * wide[1], wide[2]), element)
+        if element.name in ("f32", "f64"):
+            return np.asarray(numfmt.fma(x, y, z, format_of(element)))
+        a, b, c = (widen(v, element).astype(np.float64) for v in (x, y, z))
+        return narrow(np.asarray(numfmt.fma(a, b, c, format_of(element))), element)
 
     def clamp(self, x: Array, low: Array, high: Array, element: Element, propagate_nan: bool) -> Array:
         suffix = "imum" if propagate_nan else "num"
@@ -327,15 +284,6 @@ class Ieee(Domain):
     def reduction_masks(self, host: Host, length: int) -> list[int]:
         host.note("ieee sums tt.reduce as a balanced tree of neighbours")
         return super().reduction_masks(host, length)
-
-
-def fma64(x: Array, y: Array, z: Array) -> Array:
-    """x*y + z of float64 arrays, rounded once."""
-    from numfmt.errorfree import fused_multiply_add
-
-    shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
-    full = [np.ascontiguousarray(np.broadcast_to(v, shape)) for v in (x, y, z)]
-    return np.asarray(fused_multiply_add(*full)[0])
 
 
 _ARITHMETIC: dict[str, Any] = {
