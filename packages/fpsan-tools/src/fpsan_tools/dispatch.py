@@ -6,11 +6,14 @@ Sessions of several threads may thus begin and end in any order, and launches el
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
+
+from fpsan_tools.errors import FpsanError
 
 
 class Engine(Protocol):
@@ -48,7 +51,7 @@ KNOBS = threading.RLock()
 _ENGAGED: ContextVar[Engine | None] = ContextVar("fpsan_tools_engine", default=None)
 _PATCH = threading.Lock()
 _sessions = 0
-_originals: dict[str, Any] = {}
+_originals: dict[str, tuple[type, Callable[..., Any]]] = {}
 
 
 @contextmanager
@@ -63,16 +66,25 @@ def engaged(engine: Engine) -> Iterator[None]:
         _leave()
 
 
+def _entry_points() -> dict[type, Callable[..., Any]]:
+    """Triton's classes whose `run` starts kernels, and what it is replaced by."""
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    found: dict[type, Callable[..., Any]] = {JITFunction: _run_jit, Autotuner: _run_autotuned}
+    interpreter = sys.modules.get("triton.runtime.interpreter")
+    if interpreter is not None:  # imported where TRITON_INTERPRET is in use only
+        found[interpreter.InterpretedFunction] = _run_interpreted
+    return found
+
+
 def _enter() -> None:
     global _sessions
     with _PATCH:
         if _sessions == 0:
-            from triton.runtime.autotuner import Autotuner
-            from triton.runtime.jit import JITFunction
-
-            _originals.update(jit=JITFunction.run, autotuner=Autotuner.run)
-            JITFunction.run = _run_jit
-            Autotuner.run = _run_autotuned
+            for owner, replacement in _entry_points().items():
+                _originals[owner.__name__] = owner, owner.run  # type: ignore[attr-defined]
+                owner.run = replacement  # type: ignore[attr-defined]
         _sessions += 1
 
 
@@ -81,26 +93,36 @@ def _leave() -> None:
     with _PATCH:
         _sessions -= 1
         if _sessions == 0:
-            from triton.runtime.autotuner import Autotuner
-            from triton.runtime.jit import JITFunction
-
             # The originals stay known: a launch that another thread has begun may still need them.
-            JITFunction.run = _originals["jit"]
-            Autotuner.run = _originals["autotuner"]
+            for owner, original in _originals.values():
+                owner.run = original  # type: ignore[attr-defined]
+
+
+def _original(name: str) -> Callable[..., Any]:
+    return _originals[name][1]
 
 
 def _run_jit(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> Any:
     engine = _ENGAGED.get()
     if engine is None:
         with KNOBS:
-            return _originals["jit"](kernel, *arguments, grid=grid, warmup=warmup, **keywords)
-    return engine.launch(kernel, grid, arguments, keywords, warmup, _originals["jit"])
+            return _original("JITFunction")(kernel, *arguments, grid=grid, warmup=warmup, **keywords)
+    return engine.launch(kernel, grid, arguments, keywords, warmup, _original("JITFunction"))
+
+
+def _run_interpreted(kernel: Any, *arguments: Any, **keywords: Any) -> Any:
+    if _ENGAGED.get() is None:
+        return _original("InterpretedFunction")(kernel, *arguments, **keywords)
+    raise FpsanError(
+        f"kernel {kernel.__name__!r} was made while TRITON_INTERPRET was set: Triton's interpreter would run it, with "
+        "ordinary floats; unset the variable and start again"
+    )
 
 
 def _run_autotuned(tuner: Any, *arguments: Any, **keywords: Any) -> Any:
     """Run the configuration that was tuned before, else the first one that pruning leaves; nothing is measured."""
     if _ENGAGED.get() is None:
-        return _originals["autotuner"](tuner, *arguments, **keywords)
+        return _original("Autotuner")(tuner, *arguments, **keywords)
     named = dict(zip(tuner.arg_names, arguments, strict=False))
     tuner.nargs = named
     try:

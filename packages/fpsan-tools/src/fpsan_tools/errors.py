@@ -14,13 +14,14 @@ class UnknownName(FpsanError, ValueError):
     """A version, dtype, operation or domain name that fpsan_tools does not know."""
 
     @classmethod
-    def of(cls, kind: str, given: object, known: Iterable[str]) -> UnknownName:
+    def of(cls, kind: str, given: object, known: Iterable[str], listed: Iterable[str] | None = None) -> UnknownName:
         """Build the error for `given`, naming the nearest known name.
 
         Args:
             kind: what the name stands for, as in "algebra version".
             given: the name that was given.
             known: all known names.
+            listed: the names to list, where `known` has many spellings; None for all.
 
         Returns:
             The exception, to be raised by the caller.
@@ -28,7 +29,7 @@ class UnknownName(FpsanError, ValueError):
         names = sorted(known)
         near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        return cls(f"unknown {kind} {given!r}{hint} (known: {', '.join(names)})")
+        return cls(f"unknown {kind} {given!r}{hint} (known: {', '.join(names if listed is None else listed)})")
 
 
 class UnsupportedOperation(FpsanError, NotImplementedError):

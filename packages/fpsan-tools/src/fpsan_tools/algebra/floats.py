@@ -93,7 +93,7 @@ def float_type(dtype: str | FloatType) -> FloatType:
         return dtype
     found = _BY_SPELLING.get(str(dtype).removeprefix("torch."))
     if found is None:
-        raise UnknownName.of("float type", dtype, _BY_SPELLING)
+        raise UnknownName.of("float type", dtype, _BY_SPELLING, FLOAT_TYPES)
     return found
 
 
