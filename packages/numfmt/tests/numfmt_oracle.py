@@ -325,6 +325,8 @@ def possible(f: Facts) -> bool:
         return False
     if f.nan == "negative_zero" and not (f.signed and f.zero):
         return False
+    if f.subnormals and not f.zero:
+        return False
     if f.overflow == "nan" and f.nan == "none":
         return False
     return f.exponent_bits + f.mantissa_bits >= 2 and Oracle(f).last >= 1 and Oracle(f).max > 0

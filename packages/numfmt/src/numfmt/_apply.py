@@ -8,8 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from numfmt import _parts
-from numfmt._engine import round_parts
+from numfmt._engine import nan_value, round_parts
 from numfmt._errors import unknown_name
+from numfmt._fast.backend import use_numba
+from numfmt._fast.chunks import NanRefused, round_chunks
+from numfmt._fast.plan import CARRIERS, FLOAT64
+from numfmt._fast.plan import plan as make_plan
 from numfmt._parts import Parts
 from numfmt._random import Seed, draw_key, philox_words
 from numfmt.rounding import OverflowPolicy, RoundingMode, overflow_policy, rounding_mode
@@ -109,6 +113,7 @@ def round_to(
     nan: str | None,
     random_bits: int,
     random: Any,
+    out: NDArray[Any] | None = None,
 ) -> Any:
     """Round numbers to a format; see :meth:`FloatFormat.round`."""
     mode = rounding_mode(rounding)
@@ -116,16 +121,70 @@ def round_to(
     check_nan(nan)
     random_bits = check_random_bits(random_bits)
     array = as_numbers(x)
-    words = None
+    words, key = None, 0
     if mode.stochastic:
         if random is not None:
             words = check_random(random, random_bits, array.shape)
         else:
-            words = philox_words(draw_key(rng), 0, array.size).reshape(array.shape) >> np.uint32(32 - random_bits)
-    result = round_parts(fmt, take_apart(array), mode, policy, nan, words, random_bits)
-    if array.dtype == np.float32 and fits_float32(fmt):
-        result = result.astype(np.float32)
+            key = draw_key(rng)
+    dtype = np.dtype(np.float32 if array.dtype == np.float32 and fits_float32(fmt) else np.float64)
+    result = _result(out, array.shape, dtype)
+    if not _round_fast(fmt, array, result, mode, policy, nan, key, words, random_bits):
+        if mode.stochastic and words is None:
+            words = philox_words(key, 0, array.size).reshape(array.shape) >> np.uint32(32 - random_bits)
+        result[...] = round_parts(fmt, take_apart(array), mode, policy, nan, words, random_bits)
+    if out is not None:
+        return out
     return result if isinstance(x, np.ndarray) else result[()]
+
+
+def _result(out: NDArray[Any] | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if out is None:
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.writeable:
+        given = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise ValueError(f"out must be a writeable {dtype} array of shape {shape}, not {given}")
+    return out
+
+
+def _round_fast(
+    fmt: FloatFormat,
+    array: NDArray[Any],
+    result: NDArray[Any],
+    mode: RoundingMode,
+    policy: OverflowPolicy,
+    nan: str | None,
+    key: int,
+    words: NDArray[np.uint32] | None,
+    random_bits: int,
+) -> bool:
+    """Round with a fast implementation if one can do it exactly; says whether it did."""
+    if array.dtype.kind in "iub":
+        if array.dtype.itemsize == 8 and array.size and not -(2**53) <= int(array.min()) <= int(array.max()) <= 2**53:
+            return False
+    elif array.dtype not in (np.float32, np.float64):
+        return False
+    plans = (make_plan(fmt, mode, policy, nan, c) for c in CARRIERS if c.dtype == result.dtype or c is FLOAT64)
+    plan = next((p for p in plans if p is not None), None)
+    if plan is None:
+        return False
+    source = array if array.dtype.kind == "f" else array.astype(np.float64)
+    flat = np.ascontiguousarray(source).reshape(-1)
+    target = result.reshape(-1) if result.flags.c_contiguous else np.empty(result.size, result.dtype)
+    flat_words = None if words is None else words.reshape(-1)
+    try:
+        if use_numba(array.size):
+            from numfmt._fast.jit import round_jit
+
+            round_jit(flat, target, plan, key, flat_words, random_bits)
+        else:
+            round_chunks(flat, target, plan, key, flat_words, random_bits)
+    except NanRefused:
+        nan_value(fmt, nan)
+        raise
+    if not result.flags.c_contiguous:
+        result[...] = target.reshape(result.shape)
+    return True
 
 
 def round_sum(

@@ -131,6 +131,8 @@ class FloatFormat:
             "overflow": overflow,
         }
         facts = {**_DEFAULTS, **KINDS[specials], **{k: v for k, v in given.items() if v is not None}}
+        if not facts["zero"] and subnormals is None:
+            facts["subnormals"] = False
         if facts["nan"] not in NAN_CODES:
             raise ValueError(unknown_name("nan", facts["nan"], NAN_CODES))
         facts["overflow"] = _rounding.overflow_policy(facts["overflow"]).name
@@ -153,6 +155,8 @@ class FloatFormat:
                 f"exponent_bits=0 leaves only subnormal values, so {self.name} cannot have IEEE special values, "
                 "lack zero or lack subnormals; use specials='finite' or at least 1 exponent bit"
             )
+        if self.subnormals and not self.zero:
+            raise ValueError("subnormals=True needs zero=True: both have exponent field 0")
         if e == 0 and self.infinities:
             raise ValueError(
                 f"exponent_bits=0 leaves no binade for an infinity in {self.name}; use specials='finite' or 'fn'"
@@ -323,6 +327,7 @@ class FloatFormat:
         nan: str | None = None,
         random_bits: int = 32,
         random: Any = None,
+        out: NDArray[Any] | None = None,
     ) -> Any:
         """Round numbers to this format, each with one rounding.
 
@@ -336,6 +341,7 @@ class FloatFormat:
             nan: What NaN becomes in a format without NaN: ``"zero"`` or ``"largest"``. None refuses it.
             random_bits: Number of random bits of stochastic modes, 1 to 32.
             random: Instead of ``rng``, the random integers themselves, in ``[0, 2**random_bits)``, of x's shape.
+            out: Array for the result, of the type and shape it would have; it may be x itself.
 
         Returns:
             The values, in the shape of x: float32 for float32 input if float32 holds every value of the format, else
@@ -347,7 +353,7 @@ class FloatFormat:
         """
         from numfmt import _apply
 
-        return _apply.round_to(self, x, rounding, rng, overflow, nan, random_bits, random)
+        return _apply.round_to(self, x, rounding, rng, overflow, nan, random_bits, random, out)
 
     def encode(
         self,

@@ -1,0 +1,232 @@
+"""Rounding in NumPy: a few passes over chunks that stay in the cache, with buffers made once per call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from numfmt._fast.plan import Plan
+from numfmt._random import GROUP, philox_words
+
+#: Elements per chunk. A multiple of the random generator's group, so that chunks start at whole Philox blocks.
+CHUNK = 1 << 15
+assert CHUNK % GROUP == 0
+
+
+def round_chunks(
+    x: NDArray[Any],
+    out: NDArray[Any],
+    plan: Plan,
+    key: int = 0,
+    random: NDArray[np.uint32] | None = None,
+    random_bits: int = 32,
+) -> None:
+    """Round a one-dimensional contiguous array into another one, which may be the same.
+
+    Args:
+        x: Numbers, float32 or float64; narrower than the plan's carrier is allowed.
+        out: Results, float32 or float64, same length.
+        plan: How.
+        key: Key of the random words, for stochastic modes without ``random``.
+        random: Random integers in ``[0, 2**random_bits)``, same length.
+        random_bits: Number of random bits.
+
+    Raises:
+        ValueError: If x holds NaN and the plan has no value for it.
+    """
+    worker = _Worker(plan, min(CHUNK, max(x.size, 1)))
+    carrier = plan.carrier.dtype
+    for start in range(0, x.size, CHUNK):
+        piece, target = x[start : start + CHUNK], out[start : start + CHUNK]
+        words = None
+        if plan.mode.stochastic:
+            if random is None:
+                words = philox_words(key, start, piece.size) >> np.uint32(32 - random_bits)
+            else:
+                words = random[start : start + CHUNK]
+        direct = piece.dtype == carrier and target.dtype == carrier and not np.may_share_memory(x, out)
+        if direct:
+            worker.round(piece, target, words, random_bits)
+        else:
+            with np.errstate(invalid="ignore"):  # signalling NaNs
+                wide = piece.astype(carrier)
+            result = np.empty_like(wide)
+            worker.round(wide, result, words, random_bits)
+            with np.errstate(invalid="ignore"):
+                target[...] = result
+
+
+class _Worker:
+    """Buffers and constants of one call."""
+
+    def __init__(self, plan: Plan, size: int) -> None:
+        c = plan.carrier
+        self.plan = plan
+        self.float, self.int = c.dtype.type, c.integer.type
+        self.bits = np.empty(size, c.integer)
+        self.quantum = np.empty(size, c.integer)
+        self.inverse = np.empty(size, c.integer)
+        self.spare = np.empty(size, c.dtype)
+        self.quiet = plan.signed and plan.lowest == 0  # small numbers have no end of the range to meet
+
+    def round(self, x: NDArray[Any], out: NDArray[Any], words: NDArray[np.uint32] | None, n: int) -> None:
+        """Round one chunk; x and out are different arrays of the carrier's type."""
+        plan, c, integer = self.plan, self.plan.carrier, self.int
+        u = x.view(c.integer)
+        exponent = self.bits[: x.size]
+        np.bitwise_and(u, integer(c.infinity), out=exponent)
+        calm = self.quiet and int(exponent.max(initial=0)) < plan.calm_bits
+        if plan.way == "aligned":
+            self._aligned(u, out.view(c.integer), words, n)
+        else:
+            self._scaled(x, exponent, out, words, n)
+        if not calm:
+            self._ends(x, out)
+        if not plan.negative_zero and plan.signed:
+            np.add(out, self.float(0), out=out)  # -0 + 0 is +0
+
+    # Scaled -----------------------------------------------------------------------------------------------------------
+
+    def _scaled(
+        self, x: NDArray[Any], exponent: NDArray[Any], out: NDArray[Any], words: NDArray[np.uint32] | None, n: int
+    ) -> None:
+        plan, c, integer = self.plan, self.plan.carrier, self.int
+        quantum, inverse = self.quantum[: x.size], self.inverse[: x.size]
+        flush = None if plan.subnormals else exponent < integer(plan.emin_bits)
+        np.maximum(exponent, integer(plan.emin_bits), out=quantum)
+        np.subtract(quantum, integer(plan.mantissa << c.mantissa), out=quantum)
+        if plan.mantissa == 0:  # 2**bias has no inverse in the carrier; no format reaches it
+            np.minimum(quantum, integer(c.power(c.bias - 1)), out=quantum)
+        if flush is not None:
+            quantum[flush] = integer(plan.flushed_quantum)
+        np.subtract(integer(c.power(0) * 2), quantum, out=inverse)
+        scaled = self.spare[: x.size]
+        with np.errstate(all="ignore"):  # infinities and NaN meet meaningless quanta; the ends are set afterwards
+            np.multiply(x, inverse.view(c.dtype), out=scaled)
+            self._to_integer(scaled, quantum, out, words, n)
+            np.multiply(out, quantum.view(c.dtype), out=out)
+
+    def _to_integer(
+        self, s: NDArray[Any], quantum: NDArray[Any], out: NDArray[Any], words: NDArray[np.uint32] | None, n: int
+    ) -> None:
+        """Round x / q to an integer, keeping the sign of zero."""
+        plan = self.plan
+        name = plan.mode.name
+        whole = {"nearest_even": np.rint, "toward_zero": np.trunc, "up": np.ceil, "down": np.floor}.get(name)
+        if whole is not None:
+            whole(s, out=out)
+            if name == "nearest_even" and plan.mantissa == 0:
+                # Between 2**E and its double the even code wins, not the even multiple of the quantum.
+                tie = (np.abs(s) == self.float(1.5)) & ~self._odd(quantum)
+                out[tie] = np.copysign(self.float(1), s[tie])
+            return
+        if name == "nearest_away":
+            np.trunc(s, out=out)
+            rest = s - out
+            np.add(rest, rest, out=rest)
+            np.trunc(rest, out=rest)  # 0 or one, with x's sign
+            np.add(out, rest, out=out)
+            np.copysign(out, s, out=out)  # -0 - -0 is +0
+            return
+        size = np.abs(s)
+        low = np.floor(size)
+        if name == "to_odd":
+            if plan.mantissa == 0:
+                odd = (low == 1) & self._odd(quantum)
+            else:
+                half = low * self.float(0.5)
+                odd = half != np.floor(half)
+            up = (size != low) & ~odd
+        else:
+            assert words is not None
+            up = self._carry(size - low, words, n)
+        np.add(low, up, out=low)
+        np.copysign(low, s, out=out)
+
+    def _odd(self, quantum: NDArray[Any]) -> NDArray[np.bool_]:
+        """For m = 0: the power of two q has an odd code."""
+        c = self.plan.carrier
+        parity = (quantum >> self.int(c.mantissa)) + self.int(self.plan.bias_parity + c.bias)
+        return np.asarray((parity & self.int(1)) != 0)
+
+    def _carry(self, fraction: NDArray[Any], words: NDArray[np.uint32], n: int) -> NDArray[np.bool_]:
+        """Does the fraction, brought to n bits as the variant says, plus the random number reach one?"""
+        variant = self.plan.mode.stochastic
+        scaled = fraction * self.float(2.0**n)
+        if variant == "c":
+            whole = np.rint(scaled)
+        else:
+            whole = np.floor(scaled)
+            if variant == "b":
+                whole = whole + (scaled - whole >= self.float(0.5))
+        return np.asarray(whole.astype(np.int64) + words >= 1 << n)
+
+    # Aligned ----------------------------------------------------------------------------------------------------------
+
+    def _aligned(self, u: NDArray[Any], out: NDArray[Any], words: NDArray[np.uint32] | None, n: int) -> None:
+        """Add to the bits; the sign bit stays apart except for NaN, which is set afterwards."""
+        plan, c, integer = self.plan, self.plan.carrier, self.int
+        sh, name = plan.shift, plan.mode.name
+        if sh == 0:
+            np.copyto(out, u)
+            return
+        mask, half, shift = integer((1 << sh) - 1), integer(1 << (sh - 1)), integer(sh)
+        keep = integer(((1 << c.width) - 1) ^ ((1 << sh) - 1))
+        if name == "nearest_even":
+            np.right_shift(u, shift, out=out)
+            np.bitwise_and(out, integer(1), out=out)
+            np.add(out, u, out=out)
+            np.add(out, half - integer(1), out=out)
+        elif name == "nearest_away":
+            np.add(u, half, out=out)
+        elif name == "toward_zero":
+            np.copyto(out, u)
+        elif name in ("up", "down"):
+            moves = (u >> integer(c.width - 1)) == integer(name == "down")
+            np.add(u, mask * moves.astype(c.integer), out=out)
+        elif name == "to_odd":
+            inexact = (u & mask) != 0
+            np.bitwise_or(u, inexact.astype(c.integer) << shift, out=out)
+        else:
+            assert words is not None
+            up = self._aligned_carry(u & mask, words, n)
+            np.add(u & keep, up.astype(c.integer) << shift, out=out)
+        np.bitwise_and(out, keep, out=out)
+
+    def _aligned_carry(self, rest: NDArray[Any], words: NDArray[np.uint32], n: int) -> NDArray[np.bool_]:
+        """As :meth:`_carry`, for a discarded fraction of ``rest / 2**shift``."""
+        return self._carry(rest.astype(self.float) * self.float(2.0**-self.plan.shift), words, n)
+
+    # Ends -------------------------------------------------------------------------------------------------------------
+
+    def _ends(self, x: NDArray[Any], out: NDArray[Any]) -> None:
+        """Overflow, infinities, NaN; and what formats without zero or without a sign need."""
+        plan, as_float = self.plan, self.float
+        nan, infinite = np.isnan(x), np.isinf(x)
+        negative = np.signbit(x)
+        special = nan | infinite
+        if plan.lowest > 0:
+            small = ~special & (np.abs(out) < as_float(plan.lowest))
+            out[small] = np.where(negative[small] & plan.signed, -plan.lowest, plan.lowest)
+        if plan.signed:
+            over = np.abs(out) > as_float(plan.limit)
+            high, low = over & ~negative, over & negative
+        else:
+            high = ~negative & (out > as_float(plan.limit))
+            low = negative & (x != 0 if plan.lowest > 0 else out != 0)
+            out[negative] = plan.lowest
+        out[high] = plan.over[0]
+        out[low] = plan.over[1]
+        if infinite.any():
+            out[infinite & ~negative] = plan.infinite[0]
+            out[infinite & negative] = plan.infinite[1]
+        if nan.any():
+            if plan.nan is None:
+                raise NanRefused
+            out[nan] = plan.nan
+
+
+class NanRefused(ValueError):
+    """NaN in a format without NaN; the caller knows the format's name and says it."""
