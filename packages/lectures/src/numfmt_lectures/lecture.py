@@ -59,6 +59,7 @@ _KERNELS = ("fpsan_tools", "triton")
 LECTURES = {
     "numbers": Entry("numfmt_lectures.numbers"),
     "rounding-and-accumulation": Entry("numfmt_lectures.rounding_and_accumulation"),
+    "another-order": Entry("numfmt_lectures.another_order", (*_KERNELS, "tritongemm")),
     "fpsan": Entry("numfmt_lectures.fpsan", _KERNELS),
 }
 """Every lecture in teaching order."""

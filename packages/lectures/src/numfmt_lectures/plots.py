@@ -130,8 +130,9 @@ def _plot(axes: Any, figure: Figure, words: Catalogue) -> None:
             if not number:
                 axes.set_xticks(range(len(series.x)), [str(x) for x in series.x], rotation=20)
         else:
-            style = {"color": colour, "linestyle": "--" if series.dashed else "-"}
-            marker = _MARKERS[turn % len(_MARKERS)] if figure.kind == "points" else None
+            joined = "--" if series.dashed else "-"
+            style = {"color": colour, "linestyle": "" if figure.kind == "scatter" else joined}
+            marker = None if figure.kind == "line" else _MARKERS[turn % len(_MARKERS)]
             axes.plot(series.x, series.y, label=label, marker=marker, markersize=4, **style)
     for axis, scale in zip((axes.set_xscale, axes.set_yscale), figure.scales, strict=True):
         if scale != "linear":

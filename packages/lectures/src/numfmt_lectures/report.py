@@ -95,7 +95,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture as data: `kind` is `line`, `points` or `bars`; `scales` of x and y are `linear`, `log` or `log2`."""
+    """A picture as data: `kind` is line, points, scatter or bars; `scales` of x and y are linear, log or log2."""
 
     key: str
     kind: str
