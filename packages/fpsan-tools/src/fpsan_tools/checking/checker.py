@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ class Trial:
         a: what side a gave.
         b: what side b gave.
         comparisons: their outputs, side by side; empty if one of them stopped.
+        seconds: how long it took.
     """
 
     seed: int
@@ -38,6 +40,7 @@ class Trial:
     a: Outcome
     b: Outcome
     comparisons: list[Comparison] = field(default_factory=list)
+    seconds: float = 0.0
 
     @property
     def stopped(self) -> bool:
@@ -71,7 +74,6 @@ class Pair:
     ) -> None:
         self.a, self.b, self.source, self.engine, self.outputs = a, b, source, engine, outputs
         self.algebra = algebra.get(engine.version)
-        self.trials = 0
 
     def inputs(self, seed: int, sizes: Mapping[str, int] | None = None, change: Change | None = None) -> Arguments:
         """Fresh inputs, changed where an experiment asks for it."""
@@ -103,7 +105,7 @@ class Pair:
         Raises:
             FpsanError: for wrong use.
         """
-        self.trials += 1
+        begin = time.perf_counter()
         outcomes: list[Outcome] = []
         for side, change, observer, which in (
             (self.a, change_a, observer_a, "a"),
@@ -120,6 +122,7 @@ class Pair:
         if not trial.stopped:
             pairs = pair_outputs(trial.a, trial.b, self.outputs)
             trial.comparisons = [compare(name, x, y, self.algebra) for name, x, y in pairs]
+        trial.seconds = time.perf_counter() - begin
         return trial
 
 
