@@ -41,7 +41,7 @@ def entries(package: str, level: int = 2, seen: set[str] | None = None) -> Itera
     module = importlib.import_module(package)
     modules = []
     for name in public_names(module):
-        thing = getattr(module, name)
+        thing = attribute(module, name)
         if inspect.ismodule(thing):
             modules.append(thing.__name__)
             continue
@@ -58,6 +58,16 @@ def entries(package: str, level: int = 2, seen: set[str] | None = None) -> Itera
         yield from entries(name, level + 1, seen)
 
 
+def attribute(module: ModuleType, name: str) -> Any:
+    """A module's attribute, or None where loading it needs a package that the site is built without (torch)."""
+    try:
+        return getattr(module, name)
+    except Exception as error:
+        if isinstance(error, ImportError) or isinstance(error.__cause__, ImportError):
+            return None
+        raise
+
+
 def definition(module: ModuleType, name: str, thing: Any) -> str:
     """The dotted path of the place where a name is defined, which is where its docstring is."""
     if inspect.isclass(thing) or inspect.isroutine(thing):
@@ -72,15 +82,17 @@ def definition(module: ModuleType, name: str, thing: Any) -> str:
     for candidate in candidates:
         origin = getattr(find_spec(candidate), "origin", None)
         # Read, not imported: some modules need optional packages, and some run a command.
-        if origin and origin.endswith(".py") and name in assigned(Path(origin).read_text(encoding="utf-8")):
+        if origin and origin.endswith(".py") and name in defined(Path(origin).read_text(encoding="utf-8")):
             return f"{candidate}.{name}"
     raise LookupError(f"{module.__name__}.{name} is public, but no module of {top} assigns it")
 
 
-def assigned(source: str) -> set[str]:
-    """The names that a module's source assigns at its top level."""
+def defined(source: str) -> set[str]:
+    """The names that a module's source defines or assigns at its top level."""
     names = set()
     for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         )
