@@ -63,9 +63,10 @@ def attribute(module: ModuleType, name: str) -> Any:
     try:
         return getattr(module, name)
     except Exception as error:
-        if isinstance(error, ImportError) or isinstance(error.__cause__, ImportError):
-            return None
-        raise
+        missing = error if isinstance(error, ImportError) else error.__cause__
+        if not isinstance(missing, ImportError) or (missing.name or "").startswith(module.__name__.partition(".")[0]):
+            raise
+        return None
 
 
 def definition(module: ModuleType, name: str, thing: Any) -> str:
