@@ -613,3 +613,33 @@ tuned = triton.autotune(
 def heuristic(a, o, n, B: tl.constexpr, SCALE: tl.constexpr):
     i = tl.arange(0, B)
     tl.store(o + i, tl.load(a + i, mask=i < n) * SCALE, mask=i < n)
+
+
+@triton.jit
+def through_half(a, o, B: tl.constexpr):
+    i = tl.arange(0, B)
+    x = tl.load(a + i)
+    y = x * 3.0
+    y = y.to(tl.float16).to(tl.float32)
+    y = y + 1.0
+    tl.store(o + i, y)
+
+
+@triton.jit
+def naive_variance(a, o, B: tl.constexpr):
+    p = tl.program_id(0)
+    x = tl.load(a + p * B + tl.arange(0, B))
+    mean = tl.sum(x, 0) / B
+    square = tl.sum(x * x, 0) / B
+    variance = square - mean * mean
+    tl.store(o + p, variance)
+
+
+@triton.jit
+def two_pass_variance(a, o, B: tl.constexpr):
+    p = tl.program_id(0)
+    x = tl.load(a + p * B + tl.arange(0, B))
+    mean = tl.sum(x, 0) / B
+    d = x - mean
+    variance = tl.sum(d * d, 0) / B
+    tl.store(o + p, variance)

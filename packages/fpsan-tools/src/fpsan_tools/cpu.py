@@ -21,7 +21,6 @@ from fpsan_tools.ttir.arithmetic import encode
 from fpsan_tools.ttir.compile import Compiled
 from fpsan_tools.ttir.coverage import Unsanitised, gaps
 from fpsan_tools.ttir.machine import Machine, Observer
-from fpsan_tools.ttir.memory import Memory
 from fpsan_tools.ttir.types import Element, Type
 from fpsan_tools.ttir.values import Address, Array, Descriptor, Value
 
@@ -113,7 +112,8 @@ def on_cpu(
     between programs, and orders of programs that wait for each other, are not modelled.
 
     Args:
-        domain: "payload" (FpSan's algebra) or "ieee" (every operation correctly rounded), or a domain object.
+        domain: "payload" (FpSan's algebra), "ieee" (every operation correctly rounded), "real" (float64 whatever the
+            declared type), or a domain object.
         version: version of the algebra ("3.8", "3.9", "3.9-homomorphic"), None for the installed Triton's.
         bounds: "live": lanes that are not masked off must point into the passed arrays; "all": masked-off ones too.
         programs: linear numbers (x fastest) of the programs to run, None for all.
@@ -213,11 +213,12 @@ def launch(session: Session, kernel: Any, grid: Any, arguments: tuple[Any, ...],
     total = math.prod(size)
     runtime = _runtime_arguments(bound, specialization)
     spans = [v.base.span if isinstance(v, HostDescriptor) else v.span for v in runtime if isinstance(v, _IN_MEMORY)]
-    memory = Memory(spans, check_masked=session.bounds == "all")
+    memory = session.domain.memory(spans, session.bounds == "all")
     machine = Machine(name, compiled.module, session.domain, memory, size, session.observer)
     values = [
         _value(machine, type, value) for (_, type), value in zip(compiled.module.kernel.arguments, runtime, strict=True)
     ]
+    session.domain.begin(machine)
     programs = np.arange(total) if session.programs is None else _chosen(session.programs, total)
     step = _slice_length(compiled)
     for start in range(0, len(programs), step):

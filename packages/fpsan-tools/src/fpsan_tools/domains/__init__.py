@@ -7,21 +7,23 @@ from collections.abc import Callable
 from fpsan_tools.domains.base import Domain
 from fpsan_tools.domains.ieee import Ieee
 from fpsan_tools.domains.payload import Payload
+from fpsan_tools.domains.real import Real
 from fpsan_tools.errors import UnknownName
 
 _DOMAINS: dict[str, Callable[[str | None], Domain]] = {
     "payload": Payload,
     "ieee": lambda version: Ieee(),
+    "real": lambda version: Real(),
 }
 
-__all__ = ["Domain", "Ieee", "Payload", "get"]
+__all__ = ["Domain", "Ieee", "Payload", "Real", "get"]
 
 
 def get(domain: str | Domain, version: str | None = None) -> Domain:
     """Find a domain by name; a domain object is returned as it is.
 
     Args:
-        domain: "payload", "ieee" or a domain object.
+        domain: "payload", "ieee", "real" or a domain object.
         version: version of the algebra, for "payload".
 
     Raises:

@@ -13,7 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+import numfmt
+from fpsan_tools.domains.formats import widen
 from fpsan_tools.errors import FpsanError
+from fpsan_tools.ttir.memory import Memory, Span
+from fpsan_tools.ttir.parser import Operation
 from fpsan_tools.ttir.types import UNSIGNED, Element
 from fpsan_tools.ttir.values import Array
 
@@ -46,9 +50,36 @@ class ScaledOperand:
     scale: Array | None
     k_packed: bool
 
+    def elements(self) -> Array:
+        """The numbers as float64, k as the last axis (the second side is given transposed), for ieee carriers."""
+        if self.form == "e2m1":
+            codes = self.data.view(np.uint8)
+            pair = (codes & np.uint8(15), codes >> np.uint8(4))
+            if self.k_packed:
+                codes = np.stack(pair, axis=-1).reshape(*codes.shape[:-1], -1)
+            else:
+                codes = np.stack(pair, axis=-2).reshape(*codes.shape[:-2], -1, codes.shape[-1])
+            return np.asarray(numfmt.FP4_E2M1.decode(codes), np.float64)
+        if self.data.dtype == np.float64:  # carriers of the real domain
+            return self.data
+        if self.element.is_float:
+            return widen(self.data, self.element).astype(np.float64)
+        return widen(self.data.view(np.uint8), _FORMS[self.form]).astype(np.float64)
+
+    def scales(self, length: int) -> Array:
+        """The scales 2^(byte - 127) as float64, one per number along k; byte 255 is NaN."""
+        assert self.scale is not None
+        exponents = np.repeat(self.scale.view(np.uint8).astype(np.int64), length // self.scale.shape[-1], axis=-1)
+        return np.where(exponents == 255, np.nan, np.ldexp(1.0, exponents - 127))
+
+
+_FORMS = {"e4m3": Element("float", "f8E4M3FN", 8), "e5m2": Element("float", "f8E5M2", 8)}
+
 
 class Host(Protocol):
     """What a domain may ask of the evaluation that it serves."""
+
+    operation: Operation | None
 
     def note(self, text: str) -> None:
         """Put a remark into the launch record, once."""
@@ -61,11 +92,13 @@ class Domain(ABC):
         name: what users call it.
         fuses: whether products are contracted into additions where the launch allows it.
         exact_sums: whether reordering sums cannot change a result.
+        host: the evaluation of the current launch.
     """
 
     name: str = ""
     fuses: bool = False
     exact_sums: bool = False
+    host: Host | None = None
 
     @abstractmethod
     def carrier(self, element: Element) -> np.dtype[Any]:
@@ -78,6 +111,10 @@ class Domain(ABC):
     @abstractmethod
     def write(self, values: Array, element: Element) -> Array:
         """Bit patterns to put into memory."""
+
+    def bits(self, values: Array, element: Element) -> Array:
+        """Bit patterns of values in their own type: what a bitcast sees."""
+        return self.write(values, element)
 
     @abstractmethod
     def unary(self, op: str, x: Array, element: Element) -> Array:
@@ -165,9 +202,13 @@ class Domain(ABC):
         """The order of a fold of `length` values: step by step, index i is combined with i ^ mask."""
         return [1 << i for i in range(length.bit_length() - 1)]
 
-    def select(self, condition: Array, x: Array, y: Array) -> Array:
-        """Elementwise choice; moves values without touching them."""
-        return np.where(condition, x, y)
+    def memory(self, spans: list[Span], check_masked: bool) -> Memory:
+        """The memory of a launch."""
+        return Memory(spans, check_masked)
+
+    def begin(self, host: Host) -> None:
+        """A launch begins; `host` is its evaluation."""
+        self.host = host
 
     def constant(self, bits: int, element: Element) -> Array:
         """The value of one bit pattern, shape (1,)."""

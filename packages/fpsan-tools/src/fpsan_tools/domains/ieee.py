@@ -121,7 +121,7 @@ def round_toward_zero(x: Array, bits: int, signed: bool) -> Array:
     return result.view(SIGNED[bits])
 
 
-def _pick(x: Array, y: Array, larger: bool, propagate: bool) -> Array:
+def pick(x: Array, y: Array, larger: bool, propagate: bool) -> Array:
     """Maximum or minimum with -0 below +0; NaN operands give NaN (propagate) or the other operand."""
     function = (np.maximum if larger else np.minimum) if propagate else (np.fmax if larger else np.fmin)
     result = function(x, y)
@@ -134,7 +134,7 @@ def _pick(x: Array, y: Array, larger: bool, propagate: bool) -> Array:
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 
-_FUNCTIONS: dict[str, Any] = {
+FUNCTIONS: dict[str, Any] = {
     "exp": np.exp,
     "exp2": np.exp2,
     "log": np.log,
@@ -154,7 +154,6 @@ _EXACTLY_ROUNDED = frozenset({"sqrt", "sqrt_rn", "floor", "ceil"})
 
 F16 = Element("float", "f16", 16)
 BF16 = Element("float", "bf16", 16)
-_FORMS = {"e4m3": Element("float", "f8E4M3FN", 8), "e5m2": Element("float", "f8E5M2", 8)}
 
 
 class Ieee(Domain):
@@ -181,7 +180,7 @@ class Ieee(Domain):
             sign = UNSIGNED[element.bits].type(1 << (element.bits - 1))
             bits = self.write(x, element)
             return self.read(bits ^ sign if op == "neg" else bits & ~sign, element)
-        function = _FUNCTIONS[op]
+        function = FUNCTIONS[op]
         if element.name == "f64" or (op in _EXACTLY_ROUNDED and element.name == "f32"):
             result: Array = function(x)
             return result
@@ -189,9 +188,9 @@ class Ieee(Domain):
 
     def binary(self, op: str, x: Array, y: Array, element: Element) -> Array:
         if op in ("maximum", "maxnum", "minimum", "minnum"):
-            picked = _pick(widen(x, element), widen(y, element), op.startswith("max"), op.endswith("imum"))
+            picked = pick(widen(x, element), widen(y, element), op.startswith("max"), op.endswith("imum"))
             return narrow(picked, element)
-        function = _ARITHMETIC[op]
+        function = ARITHMETIC[op]
         if element.name in ("f32", "f64"):
             result: Array = function(x, y)
             return result
@@ -260,22 +259,11 @@ class Ieee(Domain):
 
     def _scaled(self, side: ScaledOperand, compute: Element) -> Array:
         """One side with k as its last axis: element times scale, rounded to the 16-bit type that is computed in."""
-        if side.form == "e2m1":
-            codes = side.data.view(np.uint8)
-            axis = -1 if side.k_packed else -2
-            pair = np.stack([codes & np.uint8(15), codes >> np.uint8(4)], axis=axis if axis == -1 else codes.ndim - 1)
-            shape = list(codes.shape)
-            shape[axis] *= 2
-            values = np.asarray(numfmt.FP4_E2M1.decode(pair.reshape(shape)), np.float64)
-        else:
-            element = side.element if side.element.is_float else _FORMS[side.form]
-            data = side.data if side.element.is_float else side.data.view(np.uint8)
-            values = widen(data, element).astype(np.float64)
+        values = side.elements()
         if side.scale is None or side.form in ("bf16", "fp16"):
             return narrow(values, compute)
-        exponents = np.repeat(side.scale.view(np.uint8).astype(np.int64), values.shape[-1] // side.scale.shape[-1], -1)
-        scale = np.where(exponents == 255, np.nan, np.ldexp(1.0, exponents - 127))
-        return self.binary("mul", narrow(values, compute), narrow(scale, compute), compute)
+        scale = narrow(side.scales(values.shape[-1]), compute)
+        return self.binary("mul", narrow(values, compute), scale, compute)
 
     def extern(self, host: Host, symbol: str, x: list[Array], elements: list[Element], target: Element) -> Array:
         values = [widen(v, e) if e.is_float else v for v, e in zip(x, elements, strict=True)]
@@ -286,7 +274,7 @@ class Ieee(Domain):
         return super().reduction_masks(host, length)
 
 
-_ARITHMETIC: dict[str, Any] = {
+ARITHMETIC: dict[str, Any] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,

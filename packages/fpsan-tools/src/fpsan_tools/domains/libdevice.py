@@ -216,7 +216,7 @@ def call(symbol: str, x: list[Array], elements: list[Element], target: Element) 
     base, _, mode = name.rpartition("_")
     if mode in _ROUNDINGS:
         return _with_rounding(symbol, base, mode, wide, elements, target)
-    plain = name[:-1] if name.endswith("f") and name[:-1] in _FLOAT and target.name == "f32" else name
+    plain = name[:-1] if name not in _FLOAT and name.endswith("f") else name
     if plain == "fma":
         from fpsan_tools.domains.ieee import Ieee
 

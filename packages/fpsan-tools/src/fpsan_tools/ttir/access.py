@@ -59,7 +59,7 @@ def load(machine: Machine, operation: Operation, operands: Operands) -> Value:
     pointer = operands[0]
     element = pointee(pointer)
     mask = operands[1].data if len(operands) > 1 else None
-    bits, inverse = machine.memory.load(as_address(pointer), mask, element.memory)
+    bits, inverse = machine.memory.load(as_address(pointer), mask, element)
     data = from_memory(machine, bits, element)
     if inverse is not None:
         data = data.take(inverse, axis=0)
@@ -71,10 +71,11 @@ def load(machine: Machine, operation: Operation, operands: Operands) -> Value:
 def store(machine: Machine, operation: Operation, operands: Operands) -> None:
     """tt.store."""
     pointer, value = operands[:2]
+    element = pointee(pointer)
     mask = operands[2].data if len(operands) > 2 else None
     address = as_address(pointer)
     if pointer.type.shape:  # every element is written, also where the value is the same along an axis
         terms = address.terms
         full = (1, *pointer.type.shape)
         address = Address([np.broadcast_to(terms[0], np.broadcast_shapes(terms[0].shape, full)), *terms[1:]])
-    machine.memory.store(address, to_memory(machine, value, pointee(pointer)), mask)
+    machine.memory.store(address, to_memory(machine, value, element), mask, element)

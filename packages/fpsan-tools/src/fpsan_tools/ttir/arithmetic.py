@@ -295,7 +295,7 @@ def bitcast(machine: Machine, operation: Operation, operands: Operands) -> Value
     if source == element or source.kind == element.kind == "pointer":
         return Value(value.data, target)
     data = value.array()
-    bits = machine.domain.write(data, source) if source.is_float else data
+    bits = machine.domain.bits(data, source) if source.is_float else data
     if source.bits == 1:
         bits = bits.astype(np.uint8)
     if element.is_float:

@@ -64,7 +64,7 @@ def update(
     bits = to_memory(machine, value, element)
     shape = _shape(address, bits, mask, (programs, *value.type.shape))
     if kind == "exch":
-        return _apply(machine, address, bits, mask, shape, lambda old, new: new)
+        return _apply(machine, address, bits, mask, shape, element, lambda old, new: new)
     if kind == "fadd" or (kind in ("add", "max", "min") and element.is_float):
         op = {"fadd": "add", "add": "add", "max": "maxnum", "min": "minnum"}[kind]
         if op == "add":
@@ -74,22 +74,19 @@ def update(
             x, y = machine.domain.read(old, element), machine.domain.read(new, element)
             return machine.domain.write(machine.domain.binary(op, x, y, element), element)
 
-        return _apply(machine, address, bits, mask, shape, combine)
+        return _apply(machine, address, bits, mask, shape, element, combine)
     name = _KINDS.get(kind)
     function = integer_combine(name) if name is not None else None
     if function is None:
         raise FpsanError(f"atomic operation {kind!r} is not supported (known: {', '.join([*_KINDS, 'exch', 'fadd'])})")
     if kind == "add":
-        return _apply_add(machine, address, bits, mask, shape)
+        return _apply_add(machine, address, bits, mask, shape, element)
     signed = SIGNED[bits.dtype.itemsize * 8]
-    return _apply(
-        machine,
-        address,
-        bits,
-        mask,
-        shape,
-        lambda old, new: function(old.view(signed), new.view(signed)).view(old.dtype),
-    )
+
+    def integers(old: Array, new: Array) -> Array:
+        return function(old.view(signed), new.view(signed)).view(old.dtype)
+
+    return _apply(machine, address, bits, mask, shape, element, integers)
 
 
 def compare_and_swap(machine: Machine, operation: Operation, frame: Frame) -> Value:
@@ -105,7 +102,7 @@ def compare_and_swap(machine: Machine, operation: Operation, frame: Frame) -> Va
     def swap(old: Array, new: Array) -> Array:
         return np.where(old == new["wanted"], new["bits"], old)
 
-    old = _apply(machine, as_address(pointer), pair, None, shape, swap, bits.dtype)
+    old = _apply(machine, as_address(pointer), pair, None, shape, element, swap)
     return Value(from_memory(machine, old, element), pointer.type.with_element(element))
 
 
@@ -113,7 +110,7 @@ def poll(machine: Machine, operation: Operation, operands: Operands) -> Value:
     """tt.atomic_poll: wait for a value; here it must be there already."""
     pointer, expected = operands[:2]
     element = pointee(pointer)
-    bits, _ = machine.memory.load(as_address(pointer), None, element.memory)
+    bits, _ = machine.memory.load(as_address(pointer), None, element)
     equal = bits == to_memory(machine, expected, element)
     if not equal.all():
         raise FpsanError("waits for a value that no earlier program has written; programs run one after the other")
@@ -126,7 +123,7 @@ def _shape(address: Address, bits: Array, other: Array | None, full: tuple[int, 
 
 
 def _positions(
-    machine: Machine, address: Address, mask: Array | None, shape: tuple[int, ...], width: int
+    machine: Machine, address: Address, mask: Array | None, shape: tuple[int, ...], element: Element
 ) -> tuple[Array, Array]:
     """Addresses of the live lanes in order, and their places in the flattened shape."""
     total = np.broadcast_to(address.total(), shape).reshape(-1)
@@ -134,7 +131,7 @@ def _positions(
     if mask is not None:
         live = np.broadcast_to(mask, shape).reshape(-1)
         places, total = places[live], total[live]
-    machine.memory.require_writable(total, width)
+    machine.memory.require_writable(total, element)
     return total, places
 
 
@@ -144,14 +141,13 @@ def _apply(
     operands: Array,
     mask: Array | None,
     shape: tuple[int, ...],
+    element: Element,
     function: Update,
-    dtype: np.dtype[np.unsignedinteger] | None = None,
 ) -> Array:
     """Update one place after the other; lanes that share an address take turns."""
-    kind = operands.dtype if dtype is None else dtype
-    total, places = _positions(machine, address, mask, shape, kind.itemsize)
+    total, places = _positions(machine, address, mask, shape, element)
     new = np.broadcast_to(operands, shape).reshape(-1)[places]
-    old = np.zeros(int(np.prod(shape)), kind)
+    old = np.zeros(int(np.prod(shape)), machine.memory.patterns(element))
     order = np.argsort(total, kind="stable")
     ranked = total[order]
     first = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]])) if len(ranked) else np.arange(0)
@@ -159,17 +155,22 @@ def _apply(
     rank = np.arange(len(ranked)) - np.repeat(first, lengths)
     for turn in range(int(lengths.max()) if len(lengths) else 0):
         now = order[rank == turn]
-        before = machine.memory.peek(total[now], kind)
+        before = machine.memory.peek(total[now], element)
         old[places[now]] = before
-        machine.memory.poke(total[now], function(before, new[now]))
+        machine.memory.poke(total[now], function(before, new[now]), element)
     return old.reshape(shape)
 
 
 def _apply_add(
-    machine: Machine, address: Address, operands: Array, mask: Array | None, shape: tuple[int, ...]
+    machine: Machine,
+    address: Address,
+    operands: Array,
+    mask: Array | None,
+    shape: tuple[int, ...],
+    element: Element,
 ) -> Array:
     """Integer additions commute, so running sums within each address replace turns."""
-    total, places = _positions(machine, address, mask, shape, operands.dtype.itemsize)
+    total, places = _positions(machine, address, mask, shape, element)
     new = np.broadcast_to(operands, shape).reshape(-1)[places]
     old = np.zeros(int(np.prod(shape)), operands.dtype)
     if len(total):
@@ -179,8 +180,8 @@ def _apply_add(
         lengths = np.diff(np.concatenate([first, [len(ranked)]]))
         running = np.cumsum(added, dtype=operands.dtype)
         exclusive = running - added
-        before = machine.memory.peek(ranked[first], operands.dtype)
+        before = machine.memory.peek(ranked[first], element)
         old[places[order]] = np.repeat(before - exclusive[first], lengths) + exclusive
         last = first + lengths - 1
-        machine.memory.poke(ranked[first], before + running[last] - exclusive[first])
+        machine.memory.poke(ranked[first], before + running[last] - exclusive[first], element)
     return old.reshape(shape)

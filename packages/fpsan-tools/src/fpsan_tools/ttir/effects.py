@@ -66,7 +66,7 @@ def show(machine: Machine, operation: Operation, frame: Frame) -> None:
 def _printable(machine: Machine, value: Value, hexadecimal: bool, signed: bool) -> Array:
     array, element = value.array(), value.type.element
     if element.is_float:
-        bits = machine.domain.write(array, element)
+        bits = machine.domain.bits(array, element)
         if hexadecimal:
             return _hexadecimal(bits)
         native = NATIVE.get(element.name)

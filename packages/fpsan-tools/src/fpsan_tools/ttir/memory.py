@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fpsan_tools.errors import FpsanError, OutOfBounds
+from fpsan_tools.ttir.types import Element
 from fpsan_tools.ttir.values import Address, Array
 
 _SHIFT = 42  # an address is (buffer number << 42) + byte offset
@@ -130,13 +131,13 @@ class Memory:
         """Whether every term is a multiple of the width (virtual bases are)."""
         return width == 1 or not any(int(np.bitwise_or.reduce(t, axis=None)) & (width - 1) for t in address.terms)
 
-    def load(self, address: Address, mask: Array | None, dtype: np.dtype[Any]) -> tuple[Array, Array | None]:
+    def load(self, address: Address, mask: Array | None, element: Element) -> tuple[Array, Array | None]:
         """Read bit patterns.
 
         Args:
             address: byte addresses.
             mask: lanes that are read, None for all; masked-off lanes give 0.
-            dtype: unsigned dtype of the elements.
+            element: type of the elements.
 
         Returns:
             The patterns, of a shape that broadcasts to the access's, and None; or patterns of the distinct programs and
@@ -145,49 +146,65 @@ class Memory:
         Raises:
             OutOfBounds: if a live lane (or a masked-off one, where that was asked for) points outside.
         """
+        width = element.memory.itemsize
+        zero = self.patterns(element).type(0)
         if mask is not None:
             live = np.count_nonzero(mask)
             if live == mask.size:
                 mask = None
             elif live == 0:
                 if self.check_masked:
-                    self._require(address.total(), dtype.itemsize, "masked-off load")
-                return np.zeros((1,) * len(address.shape), dtype), None
+                    self._require(address.total(), width, "masked-off load")
+                return np.full((1,) * len(address.shape), zero), None
         address, inverse = _distinct_programs(address, mask)
         low = sum(int(term.min()) for term in address.terms)
-        high = sum(int(term.max()) for term in address.terms) + dtype.itemsize
+        high = sum(int(term.max()) for term in address.terms) + width
         buffer = self._buffer(low, high)
-        if buffer is not None and self._aligned(address, dtype.itemsize):
+        if buffer is not None and self._aligned(address, width):
             # every lane, masked off or not, is inside: read them all
-            bits = _take(buffer, address, dtype)
-            return (bits if mask is None else np.where(mask, bits, dtype.type(0))), inverse
+            bits = self._take(buffer, address, element)
+            return (bits if mask is None else np.where(mask, bits, zero)), inverse
         total = address.total()
         if mask is None:
-            return self._gather(total, dtype), inverse
+            return self._gather(total, element), inverse
         if self.check_masked:
-            self._require(total, dtype.itemsize, "masked-off load")
+            self._require(total, width, "masked-off load")
         total, mask = np.broadcast_arrays(total, mask)
-        bits = np.zeros(total.shape, dtype)
-        bits[mask] = self._gather(total[mask], dtype)
+        bits = np.full(total.shape, zero)
+        bits[mask] = self._gather(total[mask], element)
         return bits, inverse
 
-    def _gather(self, total: Array, dtype: np.dtype[Any]) -> Array:
+    def patterns(self, element: Element) -> np.dtype[Any]:
+        """Dtype of the patterns that stand for an element."""
+        return element.memory
+
+    def view(self, buffer: Buffer, element: Element) -> Array:
+        """The content of a buffer as patterns of an element type; what is written there stays."""
+        return buffer.view(element.memory)
+
+    def _take(self, buffer: Buffer, address: Address, element: Element) -> Array:
+        """Read elements of one buffer; all addresses are known to be inside and aligned."""
+        shift = element.memory.itemsize.bit_length() - 1
+        first, *others = address.terms
+        index = (first - buffer.address) >> shift
+        for term in others:
+            index = index + (term >> shift)
+        return self.view(buffer, element).take(index)
+
+    def _gather(self, total: Array, element: Element) -> Array:
         """Read at addresses that may lie in several buffers."""
-        low, high = int(total.min()), int(total.max()) + dtype.itemsize
+        width = element.memory.itemsize
+        low, high = int(total.min()), int(total.max()) + width
         buffer = self._buffer(low, high)
-        if buffer is not None and not int(np.bitwise_or.reduce(total, axis=None)) & (dtype.itemsize - 1):
-            return _take(buffer, Address([total]), dtype)
-        self._require(total, dtype.itemsize, "load")
-        bits = np.empty(total.shape, dtype)
-        for part in self._parts(total):
-            rows = (total >> _SHIFT) == part.number
-            bits[rows] = _take(part, Address([total[rows]]), dtype)
-        return bits
+        if buffer is not None and not int(np.bitwise_or.reduce(total, axis=None)) & (width - 1):
+            return self._take(buffer, Address([total]), element)
+        self._require(total, width, "load")
+        return self.peek(total, element)
 
     def _parts(self, total: Array) -> list[Buffer]:
         return [self.buffers[int(number) - 1] for number in np.unique(total >> _SHIFT)]
 
-    def store(self, address: Address, bits: Array, mask: Array | None) -> None:
+    def store(self, address: Address, bits: Array, mask: Array | None, element: Element) -> None:
         """Write bit patterns; where several lanes write one place, the last one (in program order) stays.
 
         Raises:
@@ -197,7 +214,7 @@ class Memory:
         shapes = [total.shape, bits.shape] + ([] if mask is None else [mask.shape])
         shape = np.broadcast_shapes(*shapes)
         total, bits = np.broadcast_to(total, shape), np.broadcast_to(bits, shape)
-        width = bits.dtype.itemsize
+        width = element.memory.itemsize
         if mask is not None:
             if self.check_masked:
                 self._require(total, width, "masked-off store")
@@ -206,38 +223,37 @@ class Memory:
         if total.size == 0:
             return
         self._require(total, width, "store")
-        for buffer in self._parts(total):
-            self._writable(buffer)
-            rows = (total >> _SHIFT) == buffer.number
-            if rows.all():
-                buffer.view(bits.dtype)[(total - buffer.address) // width] = bits
-            else:
-                buffer.view(bits.dtype)[(total[rows] - buffer.address) // width] = bits[rows]
+        self.poke(total, bits, element)
 
-    def require_writable(self, total: Array, width: int) -> None:
+    def require_writable(self, total: Array, element: Element) -> None:
         """Refuse addresses (of live lanes) that an atomic operation may not touch.
 
         Raises:
             OutOfBounds: if one points outside.
             FpsanError: if one points into a read-only array.
         """
-        self._require(total, width, "atomic access")
+        self._require(total, element.memory.itemsize, "atomic access")
         for buffer in self._parts(total):
             self._writable(buffer)
 
-    def peek(self, total: Array, dtype: np.dtype[Any]) -> Array:
+    def peek(self, total: Array, element: Element) -> Array:
         """Read at checked addresses."""
-        bits = np.empty(total.shape, dtype)
+        bits = np.empty(total.shape, self.patterns(element))
         for buffer in self._parts(total):
             rows = (total >> _SHIFT) == buffer.number
-            bits[rows] = buffer.view(dtype)[(total[rows] - buffer.address) // dtype.itemsize]
+            bits[rows] = self._take(buffer, Address([total[rows]]), element)
         return bits
 
-    def poke(self, total: Array, bits: Array) -> None:
-        """Write at checked, distinct addresses."""
+    def poke(self, total: Array, bits: Array, element: Element) -> None:
+        """Write at checked addresses."""
         for buffer in self._parts(total):
+            self._writable(buffer)
             rows = (total >> _SHIFT) == buffer.number
-            buffer.view(bits.dtype)[(total[rows] - buffer.address) // bits.dtype.itemsize] = bits[rows]
+            content = self.view(buffer, element)
+            if rows.all():
+                content[(total - buffer.address) // element.memory.itemsize] = bits
+            else:
+                content[(total[rows] - buffer.address) // element.memory.itemsize] = bits[rows]
 
     def _writable(self, buffer: Buffer) -> None:
         if not buffer.writable:
@@ -274,16 +290,6 @@ class Memory:
         else:
             where = f"the first goes to address {address:#x}, which is in none of the arrays that were passed"
         raise OutOfBounds(f"{what} out of bounds in {lanes}; {where}")
-
-
-def _take(buffer: Buffer, address: Address, dtype: np.dtype[Any]) -> Array:
-    """Read elements of one buffer; all addresses are known to be inside and aligned."""
-    shift = dtype.itemsize.bit_length() - 1
-    first, *others = address.terms
-    index = (first - buffer.address) >> shift
-    for term in others:
-        index = index + (term >> shift)
-    return buffer.view(dtype).take(index)
 
 
 def _distinct_programs(address: Address, mask: Array | None) -> tuple[Address, Array | None]:
