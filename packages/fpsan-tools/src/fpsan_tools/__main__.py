@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from fpsan_tools import __version__
 from fpsan_tools.errors import FpsanError
 
-COMMANDS = ("payloads", "doctor")
+COMMANDS = ("check", "run", "leaks", "payloads", "doctor")
 """Modules of `fpsan_tools.commands`, in the order of the help text."""
 
 WRONG_USE = 2
+INTERRUPTED = 130  # as shells report the signal
 
 # Values such as -inf and -0x1.8p0, which argparse would take for options.
 _NEGATIVE = re.compile(r"-(inf|infinity|nan|0x[0-9a-f.p+-]+)", re.IGNORECASE)
@@ -50,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FpsanError as error:
         print(f"fpsan: {error}", file=sys.stderr)
         return WRONG_USE
+    except KeyboardInterrupt:
+        print("fpsan: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe went away
         sys.stderr.close()
         return 1

@@ -60,7 +60,7 @@ def explain(pair: Pair, trial: Trial, budget: float) -> tuple[list[Finding], Div
     findings += _known_masking(trial, traces, kinds) + rules
     for comparison in trial.comparisons:
         findings += relations(comparison, pair.algebra, pair.inputs(trial.seed), trial.sizes)
-    # A bug can hide an input where lengths are tiny: inputs are changed at the sizes that were asked for, if it is quick.
+    # At tiny lengths a side may not use an input at all, so the asked sizes are better, if a trial is quick.
     findings += input_experiments(pair, trial, trial.sizes if trial.seconds < _QUICK else small, clock)
     findings += _possible(trial, findings, kinds)
     if small != trial.sizes:
