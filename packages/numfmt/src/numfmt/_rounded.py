@@ -15,20 +15,26 @@ Formats of more than 51 bits (FP64) leave no room for the odd bit; they are roun
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from numfmt import errorfree
 from numfmt._apply import check_nan, round_sum
+from numfmt._fast.backend import use_numba
 from numfmt._random import Seed, draw_key, philox_words
 from numfmt.errorfree import CARRIER_PRECISION, Carried
 from numfmt.formats import FP64, FloatFormat
 from numfmt.rounding import OverflowPolicy, RoundingMode, overflow_policy, rounding_mode
 
+if TYPE_CHECKING:
+    from numfmt._fast.steps import CompiledSteps
+
 Float64Array = NDArray[np.float64]
 
+# Rounded additions from which a call pays for importing numba and compiling a kernel.
+_WORTH_COMPILING = 10**7
 _EXPONENT_FIELD = np.array(0x7FF0000000000000, np.int64)
 _CARRIER_MANTISSA = 52
 # Exponents up to here leave room for the constant of `grid_round`, 2^(e + 52 - m).
@@ -110,6 +116,8 @@ class RoundedArithmetic:
             and fmt.zero
             and fmt.subnormals
         )
+        #: Compiled steps, while a caller has them switched on by `compile`.
+        self.compiled: CompiledSteps | None = None
         # Below this limit the two-operation rounding needs no look at overflow, infinities and NaN.
         self.grid_max = min(fmt.max, _GRID_LIMIT)
         # Everything that is a multiple of the smallest subnormal, and whose sums are, stays clear of underflow.
@@ -117,11 +125,30 @@ class RoundedArithmetic:
         self._smallest_grid = np.array(2.0**fmt.emin).view(np.int64) if fmt.emin >= -1022 else np.array(0, np.int64)
         self._grid_factor = np.array(1.5 * 2.0 ** (_CARRIER_MANTISSA - fmt.mantissa_bits))
 
+    def compile(self, roundings: int) -> None:
+        """Switch compiled steps on or off, whichever suits a call of that many roundings; results are the same.
+
+        Args:
+            roundings: Roundings of the call; the backend decides from it (see `numfmt._fast.backend`).
+        """
+        fmt = self.fmt
+        plain = fmt.signed and fmt.zero and fmt.subnormals and fmt.precision >= 2 and self._has_odd_bit
+        in_range = fmt.max < _GRID_LIMIT and fmt.emin - fmt.mantissa_bits >= -1022
+        self.compiled = None
+        if plain and in_range and use_numba(roundings, _WORTH_COMPILING):
+            from numfmt._fast.steps import CompiledSteps
+
+            self.compiled = CompiledSteps(self)
+
     # One rounding -----------------------------------------------------------------------------------------------------
 
+    def adds_plainly(self, bits: int) -> bool:
+        """Whether operands of that many bits may be added in float64 before they are rounded."""
+        return self._double_rounding_is_safe and bits <= self.fmt.precision
+
     def adds_on_grid(self, bits: int) -> bool:
-        """Whether operands of that many bits may be added in float64 and rounded by `grid_round`."""
-        return self._on_grid and self._double_rounding_is_safe and bits <= self.fmt.precision
+        """Whether `grid_round` may do that rounding."""
+        return self._on_grid and self.adds_plainly(bits)
 
     def grid_round(self, x: Float64Array, scratch: Float64Array, out: Float64Array, *, clear: bool = False) -> None:
         """Round numbers below `grid_max` in magnitude to nearest even, in a few passes and without a branch.
@@ -215,7 +242,11 @@ class RoundedArithmetic:
         Returns:
             New array.
         """
-        if self._double_rounding_is_safe and bits <= self.fmt.precision:
+        if self.compiled is not None:
+            fast = self.compiled.add(a, b, bits, random)
+            if fast is not None:
+                return fast
+        if self.adds_plainly(bits):
             with np.errstate(over="ignore", invalid="ignore"):
                 return self.round(a + b)
         return self.finish(self._signed_zeros(errorfree.add(a, b), a, b), random)

@@ -64,10 +64,10 @@ class Columns:
         """Random words of operations `operation`, ... of a stream: (count, width), or None in deterministic modes."""
         if self.words is None:
             return None
-        rows = [
-            self.words.take(self.stream + stream, (operation + i) * self.of + self.first, (self.width,))
-            for i in range(count)
-        ]
+        first = operation * self.of + self.first
+        if self.width == self.of:
+            return self.words.take(self.stream + stream, first, (count, self.width))
+        rows = [self.words.take(self.stream + stream, first + i * self.of, (self.width,)) for i in range(count)]
         return np.stack(rows)
 
     def random_row(self, stream: int, operation: int) -> NDArray[np.uint32] | None:
@@ -85,15 +85,24 @@ class Sequential:
         self._done = 0
 
     def add_block(self, x: Float64Array, bits: int) -> None:
-        if self._ops.adds_on_grid(bits) and x.size:
+        if not x.size:
+            return
+        if self._ops.compiled is not None:
+            s = self._sum.copy()
+            if self._ops.compiled.sequential(x, s, bits, self._columns.random(0, self._done, len(x))):
+                self._sum = s
+                self._done += len(x)
+                return
+        if self._ops.adds_on_grid(bits):
             self._add_on_grid(x, bits)
         else:
             self._add_one_by_one(x, bits)
 
     def _add_one_by_one(self, x: Float64Array, bits: int) -> None:
-        for row in x:
-            self._sum = self._ops.add(self._sum, row, bits, self._columns.random_row(0, self._done))
-            self._done += 1
+        random = self._columns.random(0, self._done, len(x))
+        for i, row in enumerate(x):
+            self._sum = self._ops.add(self._sum, row, bits, None if random is None else random[i])
+        self._done += len(x)
 
     def _add_on_grid(self, x: Float64Array, bits: int) -> None:
         """The fast path: as many rows at a time as provably stay below the largest value."""
@@ -121,21 +130,42 @@ class Sequential:
             for row in x[start:end]:
                 np.add(s, row, carried)
                 ops.grid_round(carried, scratch, s, clear=clear)
+            self._done += end - start
             start = end
 
     def total(self) -> Float64Array:
         return self._sum.copy()
 
 
-class Kahan:
-    """Kahan's compensated sum: y = r(x - c); t = r(s + y); c = r(r(t - s) - y); s = t."""
+class _Compensated:
+    """State of the compensated sums, and their compiled steps."""
 
     def __init__(self, ops: RoundedArithmetic, columns: Columns) -> None:
         self._ops, self._columns = ops, columns
         self._sum, self._lost = np.zeros(columns.width), np.zeros(columns.width)
         self._done = 0
 
+    def _add_compiled(self, method: str, x: Float64Array, bits: int) -> bool:
+        """Add a block with a compiled kernel, if there is one and no magnitude leaves the range."""
+        if self._ops.compiled is None or not x.size:
+            return False
+        random = None
+        if self._columns.words is not None:
+            random = [w for w in (self._columns.random(j, self._done, len(x)) for j in range(4)) if w is not None]
+        s, lost = self._sum.copy(), self._lost.copy()
+        if not self._ops.compiled.compensated(method, x, s, lost, bits, random):
+            return False
+        self._sum, self._lost = s, lost
+        self._done += len(x)
+        return True
+
+
+class Kahan(_Compensated):
+    """Kahan's compensated sum: y = r(x - c); t = r(s + y); c = r(r(t - s) - y); s = t."""
+
     def add_block(self, x: Float64Array, bits: int) -> None:
+        if self._add_compiled("kahan", x, bits):
+            return
         add, p, random = self._ops.add, self._ops.fmt.precision, self._columns.random_row
         s, c = self._sum, self._lost
         for k, row in enumerate(x, self._done):
@@ -150,15 +180,12 @@ class Kahan:
         return self._sum.copy()
 
 
-class Neumaier:
+class Neumaier(_Compensated):
     """Neumaier's variant: the error of s + x is found from the larger operand, added to c, and c to s at the end."""
 
-    def __init__(self, ops: RoundedArithmetic, columns: Columns) -> None:
-        self._ops, self._columns = ops, columns
-        self._sum, self._lost = np.zeros(columns.width), np.zeros(columns.width)
-        self._done = 0
-
     def add_block(self, x: Float64Array, bits: int) -> None:
+        if self._add_compiled("neumaier", x, bits):
+            return
         add, p, random = self._ops.add, self._ops.fmt.precision, self._columns.random_row
         wide = max(bits, p)
         s, c = self._sum, self._lost
@@ -315,6 +342,34 @@ class Promoted:
         outer = copy.copy(self._outer)
         outer.add_block(self._inner.total()[None], self._outer_bits)
         return outer.total()
+
+
+class PromotedSequential:
+    """`Promoted` with running sums inside and outside, for compiled steps; the outer sum is rounded to nearest even."""
+
+    def __init__(self, chunk: int, ops: RoundedArithmetic, outer: RoundedArithmetic, columns: Columns) -> None:
+        self._chunk, self._ops, self._outer = chunk, ops, outer
+        self._sum, self._total = np.zeros(columns.width), np.zeros(columns.width)
+        self._filled = 0
+
+    def add_block(self, x: Float64Array, bits: int) -> None:
+        if self._ops.compiled is not None and self._outer.compiled is not None and x.size:
+            s, total = self._sum.copy(), self._total.copy()
+            filled = self._ops.compiled.promoted(x, s, total, self._filled, self._chunk, bits, self._outer.compiled)
+            if filled is not None:
+                self._sum, self._total, self._filled = s, total, filled
+                return
+        for row in x:
+            self._sum = self._ops.add(self._sum, row, bits)
+            self._filled += 1
+            if self._filled == self._chunk:
+                self._total = self.total()
+                self._sum, self._filled = np.zeros_like(self._sum), 0
+
+    def total(self) -> Float64Array:
+        if not self._filled:
+            return self._total.copy()
+        return self._outer.add(self._total, self._sum, self._ops.fmt.precision)
 
 
 @dataclass(frozen=True)

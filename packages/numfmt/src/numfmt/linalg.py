@@ -13,7 +13,7 @@ from numfmt._errors import unknown_name
 from numfmt._inputs import as_carrier, normal_axis
 from numfmt._random import Seed
 from numfmt._rounded import RandomWords, RoundedArithmetic, significant_bits
-from numfmt._summation import Columns, Method
+from numfmt._summation import Columns, Method, Sequential
 from numfmt.arithmetic import products_are_exact, rounded_fma, rounded_product
 from numfmt.formats import FP32, FloatFormat
 from numfmt.rounding import OverflowPolicy, RoundingMode
@@ -74,6 +74,7 @@ def _sum_products(
     plan: SumPlan, treatment: str, words: RandomWords | None, terms: int, count: int, factors: Factors
 ) -> Float64Array:
     """`count` sums of `terms` products."""
+    plan.compile(terms * count)
     result = np.empty(count)
     for first, width in column_blocks(count):
         columns = Columns(width, first, count, words)
@@ -93,6 +94,25 @@ def _sum_products(
             machine.add_block(block, significant_bits(block))
         result[first : first + width] = machine.total()
     return result
+
+
+def _compiled_product(plan: SumPlan, treatment: str, a: Float64Array, b: Float64Array) -> Float64Array | None:
+    """A matrix product of running sums by a compiled kernel, or None where there is none."""
+    if plan.chunk is not None or not a.size or not b.size:
+        return None
+    ops = plan.ops
+    ops.compile(a.shape[0] * b.size)
+    if ops.compiled is None:
+        return None
+    if plan.method.make is not Sequential or not (treatment == "exact" or products_are_exact(a, b)):
+        return None
+    if treatment == "exact" and ops.fmt == FP32 and ops.mode.name == "nearest_even" and ops.policy.name == "infinity":
+        narrow_a, narrow_b = a.astype(np.float32), b.astype(np.float32)
+        if np.array_equal(narrow_a, a) and np.array_equal(narrow_b, b):
+            return ops.compiled.float32_fma_product(narrow_a, narrow_b).astype(np.float64)
+    rounded = treatment == "rounded"
+    bits = ops.fmt.precision if rounded else significant_bits(a) + significant_bits(b)
+    return ops.compiled.matrix_product(a, b, rounded, bits)
 
 
 def dot(
@@ -237,6 +257,9 @@ def matmul(
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[0]:
         raise ValueError(f"a and b must be (M, K) and (K, N) matrices, got shapes {x.shape} and {y.shape}")
     plan, treatment = _plan_products(plan, product, product != "rounded" and products_are_exact(x, y))
+    compiled = _compiled_product(plan, treatment, x, y)
+    if compiled is not None:
+        return compiled
     left = np.ascontiguousarray(x.T)
     rows_of_result, columns_of_result = x.shape[0], y.shape[1]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from numfmt._errors import unknown_name
 from numfmt._inputs import as_carrier, as_integer, normal_axis
 from numfmt._random import Seed
 from numfmt._rounded import RandomWords, RoundedArithmetic, significant_bits
-from numfmt._summation import METHODS, Columns, Method, Promoted, Sequential, Summation
+from numfmt._summation import METHODS, Columns, Method, Promoted, PromotedSequential, Sequential, Summation
 from numfmt.formats import FP32, FloatFormat
 from numfmt.rounding import OverflowPolicy, RoundingMode
 
@@ -80,6 +80,9 @@ class SumPlan:
         """A machine for some columns."""
         if self.chunk is None:
             return self.method.make(self.ops, columns, **self.parameters)
+        plain_outer = self.outer.compiled is not None and self.outer.adds_plainly(self.ops.fmt.precision)
+        if self.ops.compiled is not None and plain_outer and self.method.make is Sequential and columns.words is None:
+            return PromotedSequential(self.chunk, self.ops, self.outer, columns)
         outer = Sequential(self.outer, replace(columns, words=None))
         # Chunks draw from streams far apart, so that a chunk's own streams cannot reach the next one's.
         return Promoted(
@@ -88,6 +91,12 @@ class SumPlan:
             outer,
             self.ops.fmt.precision,
         )
+
+    def compile(self, terms: int) -> None:
+        """Let a call that adds that many terms use compiled steps, if the backend finds it worth it."""
+        roundings = terms * (4 if self.method.compensated else 1)
+        self.ops.compile(roundings)
+        self.outer.compile(roundings)
 
     def words(self, seed: Seed) -> RandomWords | None:
         """The source of random integers, None in deterministic modes."""
@@ -112,7 +121,8 @@ class Accumulator:
 
     def __init__(self, count: int, fmt: FloatFormat, *, seed: Seed = None, **options: Any) -> None:
         self._count = as_integer(count, "count", 0)
-        plan = SumPlan.of(fmt, **options)
+        self._plan = plan = SumPlan.of(fmt, **options)
+        self._terms = 0
         words = plan.words(seed)
         self._machines = [
             (slice(first, first + width), plan.machine(Columns(width, first, self._count, words)))
@@ -132,8 +142,10 @@ class Accumulator:
         array = as_carrier(values, "values")
         if array.ndim != 2 or array.shape[0] != self._count:
             raise ValueError(f"values must have shape ({self._count}, k), got {array.shape}")
+        self._terms += array.size
+        self._plan.compile(self._terms)
         for columns, machine in self._machines:
-            for block in _term_blocks(array[columns].T):
+            for block in _term_blocks(array[columns].T, self._plan.ops.compiled is not None):
                 machine.add_block(block, significant_bits(block))
 
     def total(self) -> Float64Array:
@@ -154,10 +166,15 @@ def term_slices(terms: int, width: int) -> Iterator[slice]:
         yield slice(start, min(start + step, terms))
 
 
-def _term_blocks(terms: Float64Array) -> Iterator[Float64Array]:
+def _term_blocks(terms: Float64Array, compiled: bool) -> Iterator[Float64Array]:
     """Contiguous blocks (k, width) of a (terms, width) array, in order."""
+    copy: Callable[[Float64Array], Float64Array] = np.ascontiguousarray
+    if compiled and terms.T.flags.c_contiguous and 1 not in terms.shape:
+        from numfmt._fast.steps import transposed
+
+        copy = transposed
     for rows in term_slices(*terms.shape):
-        yield np.ascontiguousarray(terms[rows])
+        yield copy(terms[rows])
 
 
 def accumulate(
@@ -243,10 +260,11 @@ def accumulate(
 
 def _sum_columns(plan: SumPlan, terms: Float64Array, words: RandomWords | None) -> Float64Array:
     """The sums of the columns of a (terms, columns) array."""
+    plan.compile(terms.size)
     result = np.empty(terms.shape[1])
     for first, width in column_blocks(terms.shape[1]):
         machine = plan.machine(Columns(width, first, terms.shape[1], words))
-        for rows in _term_blocks(terms[:, first : first + width]):
+        for rows in _term_blocks(terms[:, first : first + width], plan.ops.compiled is not None):
             machine.add_block(rows, significant_bits(rows))
         result[first : first + width] = machine.total()
     return result
