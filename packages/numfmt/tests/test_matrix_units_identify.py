@@ -59,7 +59,9 @@ def test_identify_recovers_the_table(unit, key):
         assert found.facts.fan_in == unit.products
         assert found.facts.fraction_bits == unit.fraction_bits
         assert found.facts.c_aligned is (not unit.adds_accumulator)
-    assert not any("fraction_bits" in text or "rounded" in text for text in found.alternatives)
+    assert not any("rounded" in text for text in found.alternatives)
+    # One bit more or less below an fp16 result, of products of few bits, can stay unseen; it is then reported.
+    assert unit.accumulator == "fp16" or not any("fraction_bits" in text for text in found.alternatives)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,22 @@ def test_identify_finds_the_schedule(schedule):
     assert found.tree == model_tree(program)
     assert found.reproduced == 1.0
     assert schedule in [model.schedule for model in found.models]
+
+
+def test_the_schedule_of_a_large_k_shows_in_every_nth_product():
+    schedule = split_k(4, granularity=64)
+    found = identify(
+        lambda a, b: matmul(a, b, inputs="bf16", schedule=schedule),
+        inputs="bf16",
+        k=1024,
+        every=32,
+        shape=(16, 16),
+        outputs=200,
+        architectures=["hopper"],
+    )
+    assert found.tree.leaves == set(range(0, 1024, 32))
+    assert schedule.parts in [getattr(model.schedule, "parts", None) for model in found.models]
+    assert found.reproduced == 1.0
 
 
 def test_what_cannot_be_told_apart_is_reported_and_what_can_be_is_not():

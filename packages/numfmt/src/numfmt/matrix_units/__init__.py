@@ -18,12 +18,14 @@ from numfmt.matrix_units.schedules import (
     stream_k,
     tl_dot,
 )
+from numfmt.matrix_units.search import Match, find_schedule
 from numfmt.matrix_units.trees import Tree, Unrevealed
 from numfmt.matrix_units.units import UNITS, MatrixUnit, Scales, find_unit, unit_names
 
 __all__ = [
     "UNITS",
     "Identification",
+    "Match",
     "MatrixUnit",
     "PromotionChoice",
     "Scales",
@@ -34,6 +36,7 @@ __all__ = [
     "choose_promotion",
     "cublas_like",
     "explain",
+    "find_schedule",
     "find_unit",
     "identify",
     "matmul",

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from numfmt._errors import unknown_name
 from numfmt.dtypes import TYPES
 from numfmt.formats import FP16, FP32, FP64, FloatFormat
+from numfmt.matrix_units.operands import PARTS
 from numfmt.matrix_units.product import matmul
 from numfmt.matrix_units.schedules import ChainAll, Promote, Request, Schedule, promote, split_k, tl_dot
 from numfmt.matrix_units.trees import Leaf, Tree, Unrevealed, model_tree, reveal
@@ -29,9 +30,11 @@ from numfmt.matrix_units.units import INPUT_FORMATS, UNITS, MatrixUnit, format_k
 KINDS = ("matmul", "dot", "sum")
 FRAMEWORKS = ("numpy", "torch")
 
-_EXPERIMENTS = 64
-# Bits between the mask and the small numbers: more than any fused sum keeps, so that these vanish beside it.
-_MASK_BITS = 26
+# Rows and columns of one result that are compared with models.
+_COMPARED_SIDE = 64
+# Bits between the mask and the sum of the small numbers: what a fused sum keeps at most, so that these vanish beside
+# it.
+_MASK_BITS = 25
 
 
 # ------------------------------------------------------------------------------------------------------ calling the box
@@ -204,7 +207,7 @@ class Identification:
         facts = self.facts
         lines = [f"Summation tree: {self.tree.depth} additions deep, up to {self.tree.fan_in} terms at once"]
         lines += ["  " + line for line in self.tree.draw().splitlines()[:12]]
-        if facts.fan_in > 1:
+        if facts.fan_in > 2:
             kept = (
                 "all bits" if facts.fraction_bits is None else f"{facts.fraction_bits} bits below the largest exponent"
             )
@@ -237,6 +240,7 @@ def identify(
     shape: tuple[int, int] = (64, 64),
     framework: str = "numpy",
     device: str = "cpu",
+    every: int = 1,
     schedules: Sequence[Schedule] | None = None,
     architectures: Sequence[str] | None = None,
     outputs: int = 20_000,
@@ -257,6 +261,8 @@ def identify(
         shape: (M, N) of every call; libraries choose schedules by shape.
         framework: "numpy" or "torch": the arrays the function gets.
         device: The torch device.
+        every: Look at every n-th product only, the others being zero: shows the schedule of a large K with few calls.
+            With `every` above 1 the tree has no products between, and single fused sums are not measured.
         schedules: Candidates besides the built-in ones (chain, promotion, split-K, `tl_dot` forms).
         architectures: Restrict models to these; None: every architecture of the table.
         outputs: Outputs to compare with models, at least.
@@ -295,15 +301,18 @@ def identify(
         framework=framework,
         device=device,
     )
-    masks = _Masks.of(box.keys, k, accumulator)
-    tree = reveal(lambda pairs: masks.sizes(box, pairs), [*range(k), *(["c"] if takes_c else [])])
-    facts = _measure(box, tree)
+    if every < 1:
+        raise ValueError(f"every must be a positive integer, got {every!r}")
+    leaves: list[Leaf] = [*range(0, k, every), *(["c"] if takes_c else [])]
+    masks = _Masks.of(box.keys, len(leaves), accumulator)
+    tree = reveal(lambda pairs: masks.sizes(box, pairs, leaves), leaves)
+    facts = _measure(box, tree) if every == 1 else Facts(0, None, None, None, None)
     if kind != "matmul":
         return Identification(tree, facts, (), (), 0, 0.0, None, box.calls)
     candidates = [
         model
         for model in _models(box, accumulator, schedules or (), architectures)
-        if model_tree(_program(box, model, accumulator)) == tree
+        if model_tree(_program(box, model, accumulator)).restricted(leaves) == tree
     ]
     return _compare(box, tree, facts, candidates, accumulator, outputs, seed)
 
@@ -340,11 +349,12 @@ class _Masks:
         small_a = max(low[0], min(small - small // 2, high_a))
         return cls((2.0**high_a, 2.0**high_b), (2.0**small_a, 2.0 ** (small - small_a)))
 
-    def sizes(self, box: BlackBox, pairs: list[tuple[Leaf, Leaf]]) -> list[int]:
+    def sizes(self, box: BlackBox, pairs: list[tuple[Leaf, Leaf]], leaves: list[Leaf]) -> list[int]:
         """For pairs of leaves, the number of leaves of their smallest common subtree."""
         count = len(pairs)
-        a = np.full((count, box.k), self.small[0])
-        b = np.full((count, box.k), self.small[1])
+        positions = [leaf for leaf in leaves if isinstance(leaf, int)]
+        a, b = np.zeros((count, box.k)), np.zeros((count, box.k))
+        a[:, positions], b[:, positions] = self.small
         unit = self.small[0] * self.small[1]
         c = np.full(count, unit) if box.takes_c else None
         for row, pair in enumerate(pairs):
@@ -353,7 +363,7 @@ class _Masks:
                     a[row, leaf], b[row, leaf] = sign * self.mask[0], self.mask[1]
                 elif c is not None:
                     c[row] = sign * self.mask[0] * self.mask[1]
-        total = box.k + (1 if box.takes_c else 0)
+        total = len(leaves)
         sizes = total - box.products(a, b, c) / unit
         if not ((sizes == np.rint(sizes)) & (sizes >= 2) & (sizes <= total)).all():
             wrong = sizes[~((sizes == np.rint(sizes)) & (sizes >= 2) & (sizes <= total))][0]
@@ -587,7 +597,7 @@ def _designed(
     formats = [_format(key) for key in box.keys]
     shapes = ((box.shape[0], box.k), (box.k, box.shape[1]))
     made = []
-    for fmt, shape in zip(formats, shapes, strict=True):
+    for fmt, key, shape in zip(formats, box.keys, shapes, strict=True):
         low, high = max(fmt.emin - 2, -80), min(fmt.emax - 1, 40)
         if kind == "uniform":
             x = rng.uniform(-1, 1, shape)
@@ -601,13 +611,13 @@ def _designed(
         else:  # sparse: zeros of both signs beside large and small factors
             x = np.where(rng.random(shape) < 0.5, 0.0, rng.uniform(1, 2, shape) * 2.0 ** rng.integers(low, high, shape))
             x = np.copysign(x, rng.uniform(-1, 1, shape))
-        made.append(fmt.round(x))
+        made.append(_representable(fmt.round(x), key))
     if kind == "wide":
         # Neighbours along k that nearly cancel.
         made[0][:, 1::2] = -made[0][:, ::2][:, : made[0][:, 1::2].shape[1]]
         made[1][1::2] = made[1][::2][: made[1][1::2].shape[0]]
         flip = rng.random(made[0].shape) < 0.2
-        made[0] = np.where(flip, formats[0].round(made[0] * 0.75), made[0])
+        made[0] = np.where(flip, _representable(formats[0].round(made[0] * 0.75), box.keys[0]), made[0])
     c = np.zeros(box.shape)
     if box.takes_c:
         scale = {"tiny": 2.0**-140, "wide": 2.0**10}.get(kind, 4.0)
@@ -615,6 +625,14 @@ def _designed(
         c = c.astype(box.c_dtype).astype(np.float64)
         c[rng.random(box.shape) < 0.3] = 0.0
     return made[0], made[1], c
+
+
+def _representable(x: NDArray[np.float64], key: str) -> NDArray[np.float64]:
+    """tf32 operands as tf32 numbers: whether a box rounds or cuts the others is not what models differ in."""
+    if key != "tf32":
+        return x
+    cut: NDArray[np.float64] = PARTS["tf32"](np.ascontiguousarray(x, np.float32)).astype(np.float64)
+    return cut
 
 
 _DATA_KINDS = ("uniform", "positive", "wide", "tiny", "sparse")
@@ -630,9 +648,14 @@ def _compare(
     seed: int,
 ) -> Identification:
     rng = np.random.default_rng(seed)
-    rounds = max(1, -(-outputs // (len(_DATA_KINDS) * box.shape[0] * box.shape[1])))
-    data = [_designed(box, rng, kind) for _ in range(rounds) for kind in _DATA_KINDS]
-    seen = [box.matrices(*item) for item in data]
+    # Of large results a sample of rows and columns is compared.
+    rows, columns = (np.sort(rng.permutation(n)[:_COMPARED_SIDE]) for n in box.shape)
+    rounds = max(1, -(-outputs // (len(_DATA_KINDS) * rows.size * columns.size)))
+    data, seen = [], []
+    for kind in _DATA_KINDS * rounds:
+        a, b, c = _designed(box, rng, kind)
+        seen.append(box.matrices(a, b, c)[np.ix_(rows, columns)])
+        data.append((a[rows], b[:, columns], c[np.ix_(rows, columns)]))
     compared = sum(result.size for result in seen)
 
     def share(model: Model) -> float:

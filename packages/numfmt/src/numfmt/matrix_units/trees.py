@@ -8,7 +8,7 @@ once, so that their order does not matter. Leaves are the numbers of products, a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -43,14 +43,24 @@ class Tree:
         return frozenset(found)
 
     @cached_property
-    def _key(self) -> frozenset[frozenset[Leaf]]:
-        """The leaf sets of all nodes: they determine an unordered tree."""
-        sets, stack = set(), [self]
+    def _key(self) -> frozenset[tuple[int, frozenset[Leaf]]]:
+        """Every node's size, own leaves and one leaf of each subtree, which together determine an unordered tree."""
+        nodes, stack = [], [self]
         while stack:
             top = stack.pop()
-            sets.add(top.leaves)
+            nodes.append(top)
             stack.extend(child for child in top.children if isinstance(child, Tree))
-        return frozenset(sets)
+        sizes: dict[int, int] = {}
+        least: dict[int, tuple[str, Leaf]] = {}
+        keys = set()
+        for top in reversed(nodes):
+            size, firsts = 0, []
+            for child in top.children:
+                size += sizes[id(child)] if isinstance(child, Tree) else 1
+                firsts.append(least[id(child)] if isinstance(child, Tree) else _sortable(child))
+            sizes[id(top)], least[id(top)] = size, min(firsts)
+            keys.add((size, frozenset(leaf for _, leaf in firsts)))
+        return frozenset(keys)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tree) and self._key == other._key
@@ -78,8 +88,14 @@ class Tree:
             stack.extend((child, level + 1) for child in top.children if isinstance(child, Tree))
         return deepest
 
+    def restricted(self, leaves: Iterable[Leaf]) -> Tree:
+        """The tree over some of the leaves: what is seen if the other terms are zero."""
+        kept = frozenset(leaves)
+        root = _restricted(self, kept)
+        return root if isinstance(root, Tree) else Tree(() if root is None else (root,))
+
     def __str__(self) -> str:
-        return _brief(self)
+        return self.draw().splitlines()[0]
 
     def draw(self, width: int = 100) -> str:
         """The tree as indented text, runs of leaves and repeated shapes contracted.
@@ -107,6 +123,10 @@ class Tree:
                 parts.append(_runs(loose))
             stack.extend((part, level + 1) for part in reversed(parts))
         return "\n".join(lines)
+
+
+def _sortable(leaf: Leaf) -> tuple[str, Leaf]:
+    return (f"{leaf:09d}" if isinstance(leaf, int) else leaf, leaf)
 
 
 def _cut(text: str, width: int) -> str:
@@ -169,8 +189,24 @@ def _in_order(leaves: Sequence[Leaf]) -> str:
     return ",".join(shown if len(shown) <= 24 else [*shown[:20], "...", shown[-1]])
 
 
-def _brief(tree: Tree) -> str:
-    return tree.draw().splitlines()[0]
+def _restricted(tree: Tree | Leaf, kept: frozenset[Leaf]) -> Tree | Leaf | None:
+    """Bottom up, without recursion: chains are thousands of nodes deep."""
+    if not isinstance(tree, Tree):
+        return tree if tree in kept else None
+    order, stack = [], [tree]
+    while stack:
+        top = stack.pop()
+        order.append(top)
+        stack.extend(child for child in top.children if isinstance(child, Tree))
+    done: dict[int, Tree | Leaf | None] = {}
+    for top in reversed(order):
+        parts: list[Tree | Leaf] = []
+        for child in top.children:
+            part = done[id(child)] if isinstance(child, Tree) else child if child in kept else None
+            if part is not None:
+                parts.append(part)
+        done[id(top)] = node(parts) if parts else None
+    return done[id(tree)]
 
 
 def node(children: Sequence[Tree | Leaf]) -> Tree | Leaf:
