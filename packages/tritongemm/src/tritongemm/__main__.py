@@ -119,6 +119,18 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--no-report", action="store_true", help="write no files")
     p.add_argument("--quiet", action="store_true", help="print the verdict only, and no progress bar")
+    q = commands.add_parser(
+        "challenge",
+        help="the 14 cases of the public challenge, for both kernels of this package",
+        description=(
+            "Runs strided_lanes and blocked through the 14 cases of the public challenge (atol = rtol = 1e-4) and "
+            "counts "
+            "the outputs outside the tolerance of float64 and of the library's fp32 product. On a CPU the last case is "
+            "sampled where it is hardest, which takes about a minute."
+        ),
+    )
+    q.add_argument("--quick", action="store_true", help="leave out the last case")
+    q.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="where to run (default cpu)")
     return top
 
 
@@ -133,12 +145,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parser().parse_args(arguments)
     try:
-        return _audit(options)
+        return {"audit": _audit, "challenge": _challenge}[options.command](options)
     except (TritongemmError, OSError) as error:
-        print(f"tritongemm audit: {error}", file=sys.stderr)
+        print(f"tritongemm {options.command}: {error}", file=sys.stderr)
         return WRONG_USE
     except KeyboardInterrupt:
-        print("tritongemm audit: interrupted; reports of earlier runs are as they were.", file=sys.stderr)
+        print(f"tritongemm {options.command}: interrupted; reports of earlier runs are as they were.", file=sys.stderr)
         return _INTERRUPTED
 
 
@@ -189,6 +201,25 @@ def _audit(options: argparse.Namespace) -> int:
         page, data = result.save(options.out)
         print(f"\nReport: {page} and {data}")
     return result.exit_code
+
+
+def _challenge(options: argparse.Namespace) -> int:
+    from tritongemm import challenge
+    from tritongemm.auditing.contestants import triton_version
+    from tritongemm.progress import Progress
+
+    triton_version()
+    from tritongemm.kernels.blocked import blocked
+    from tritongemm.kernels.strided_lanes import strided_lanes
+
+    cases = challenge.CASES[:-1] if options.quick else challenge.CASES
+    with Progress() as bar:
+        outcomes = {
+            multiply.__name__: challenge.run(multiply, cases=cases, device=options.device, show=bar.show)
+            for multiply in (strided_lanes, blocked)
+        }
+    print(challenge.table(outcomes, "torch" if options.device == "gpu" else "serial fma chain").text())
+    return 0
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from tritongemm.files import replaced
 from tritongemm.matrices import DTYPES, dtype_of, name_of, widened
 from tritongemm.orders import SummationOrder
 from tritongemm.reference import reference, reference_blocks
-from tritongemm.tables import Table, figure, share, short
+from tritongemm.tables import Table, figure, percent, share, short
 
 __all__ = [
     "ErrorAccumulator",
@@ -242,7 +242,7 @@ class ErrorReport:
             (f"outside {self.tolerance} of float64", f"{self.outside:,}"),
             ("a-priori bound, in u·sum|p|", f"{figure(self.relative_bound / _FP32.unit_roundoff)} ({self.order})"),
             ("share of the bound used", figure(self.bound_used)),
-            (f"probabilistic bound ({_percent(self.probability)})", figure(self.probable_bound)),
+            (f"probabilistic bound ({percent(self.probability)})", figure(self.probable_bound)),
         ]
         if self.outside_library is not None:
             rows.append((f"outside {self.tolerance} of the library", f"{self.outside_library:,}"))
@@ -266,10 +266,6 @@ class ErrorReport:
             f"only atol = {figure(max(0.0, self.atol_guaranteed), 2)} is safe whatever the signs of the rounding "
             "errors."
         )
-
-
-def _percent(p: float) -> str:
-    return f"{100 * p:.2f} %" if p > 0 else "no statement at this K"
 
 
 def _plain(x: Any) -> Any:

@@ -18,6 +18,10 @@ class Unavailable(TritongemmError, RuntimeError):
     """Something this machine lacks is needed: Triton, torch, a GPU."""
 
 
+class KernelFailed(TritongemmError, RuntimeError):
+    """A kernel under audit cannot be launched or evaluated."""
+
+
 def nearest(given: str, known: Iterable[str]) -> str:
     """A hint for an unknown name: the closest known one and the whole list.
 
@@ -32,3 +36,17 @@ def nearest(given: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(given, names, n=1)
     hint = f"Did you mean {close[0]!r}? " if close else ""
     return f"{hint}Known: {', '.join(names) or 'none'}."
+
+
+def one_line(error: BaseException) -> str:
+    """An error's message on one line: compilers print the source around a mistake, of which the first and last line
+    tell.
+
+    Args:
+        error: The error.
+
+    Returns:
+        Its message.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines if len(lines) < 3 else [lines[0], "...", lines[-1]])

@@ -15,7 +15,7 @@ from tritongemm.matrices import is_cuda, is_torch, widened
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # One block of the result and the float64 copies of the operands that it needs stay below this many bytes each.
-_BLOCK_BYTES = 1 << 28
+_BLOCK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)

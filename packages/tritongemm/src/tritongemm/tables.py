@@ -25,10 +25,16 @@ class Table:
     title: str = ""
     notes: Sequence[str] = field(default_factory=tuple)
 
+    @property
+    def texts(self) -> frozenset[int]:
+        """The columns that hold names and texts rather than figures."""
+        long = (i for i in range(len(self.columns)) if any(len(row[i]) > _LONGEST_FIGURE for row in self.rows))
+        return frozenset({0, *long})
+
     def text(self, indent: str = "  ") -> str:
         """The table with aligned columns: names and texts to the left, figures to the right."""
         lines = [self.columns, *self.rows]
-        left = {0} | {i for i in range(len(self.columns)) if any(len(row[i]) > _LONGEST_FIGURE for row in self.rows)}
+        left = self.texts
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
         out = [self.title] if self.title else []
         for number, line in enumerate(lines):
@@ -69,3 +75,8 @@ def short(x: float) -> str:
     if x == 0 or -3 <= int(exponent) <= 2:
         return f"{x:g}"
     return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def percent(probability: float) -> str:
+    """A probability below 1 in per cent, never rounded up to certainty."""
+    return "> 99.99 %" if probability > 0.9999 else f"{100 * probability:.2f} %"

@@ -18,10 +18,15 @@ import numpy as np
 import fpsan_tools
 from fpsan_tools import algebra
 from tritongemm.auditing.contestants import Contestant
-from tritongemm.auditing.devices import Array, Device, Launched, codes_of
+from tritongemm.auditing.devices import Array, Device, Launched, codes_of, values_of
+from tritongemm.errors import KernelFailed, one_line
 
-# More rows, columns or products than this add time, not evidence.
+# Tiles larger than this are not tried as a whole.
 _MOST_ROWS, _MOST_INNER = 160, 1100
+# Several tiles with tails in all dimensions, for tiles up to 64.
+_SEVERAL = (67, 131, 777)
+# Rows and columns of the audited product that are tried.
+_AUDITED_ROWS = 100
 
 
 @dataclass(frozen=True)
@@ -99,12 +104,16 @@ class AlgebraEvidence:
         return sum(t.different for t in self.trials)
 
 
-def shapes_to_try(contestants: tuple[Contestant, Contestant], K: int) -> list[tuple[int, int, int, str, str]]:
+def shapes_to_try(
+    contestants: tuple[Contestant, Contestant], M: int, N: int, K: int
+) -> list[tuple[int, int, int, str, str]]:
     """Small shapes where kernels go wrong: around every tile size, the smallest, and the audited K.
 
     Args:
         contestants: Both kernels.
-        K: The audited number of products.
+        M: Rows of the audited product.
+        N: Columns.
+        K: Products per output.
 
     Returns:
         M, N, K, layout and reason of each trial.
@@ -113,6 +122,8 @@ def shapes_to_try(contestants: tuple[Contestant, Contestant], K: int) -> list[tu
     wide = min(_MOST_ROWS, max(c.tile("columns") for c in contestants))
     deep = min(_MOST_INNER // 2, max([1, *(s for c in contestants for s in c.steps())]))
     high, wide, deep = max(high, 4), max(wide, 4), max(deep, 4)
+    several = tuple(max(s, 2 * t + 1) for s, t in zip(_SEVERAL, (high, wide, deep), strict=True))
+    audited = "audited K" if max(M, N) > _AUDITED_ROWS else "audited product"
     return [
         (high, wide, 2 * deep, "rows", "whole tiles"),
         (high + 1, wide + 1, 2 * deep + 1, "rows", "one more than whole tiles"),
@@ -120,7 +131,8 @@ def shapes_to_try(contestants: tuple[Contestant, Contestant], K: int) -> list[tu
         (3, wide + 5, 3 * deep // 2 + 1, "columns", "transposed operands"),
         (high + 3, 5, deep + 7, "gapped", "slices of NaN-filled buffers"),
         (1, 1, 1, "rows", "the smallest product"),
-        (min(high, 16), min(wide, 16), K, "rows", "the audited K"),
+        (several[0], several[1], several[2], "rows", "several tiles and tails"),
+        (min(M, _AUDITED_ROWS), min(N, _AUDITED_ROWS), K, "rows", audited),
     ]
 
 
@@ -140,8 +152,6 @@ def golden_payloads(a: Array, b: Array, dtypes: tuple[str, str], version: Any) -
 
 def trial_operands(M: int, N: int, K: int, dtype: str, seed: int) -> tuple[Array, Array]:
     """Random operands of a trial, numbers that the operands' type holds, without zeros."""
-    from tritongemm.auditing.devices import values_of
-
     rng = np.random.default_rng([seed, M, N, K])
     made = []
     for shape in ((M, K), (K, N)):
@@ -153,7 +163,7 @@ def trial_operands(M: int, N: int, K: int, dtype: str, seed: int) -> tuple[Array
 def compare(
     contestants: tuple[Contestant, Contestant],
     device: Device,
-    K: int,
+    size: tuple[int, int, int],
     dtypes: tuple[str, str],
     seed: int,
     deadline: float,
@@ -164,7 +174,7 @@ def compare(
     Args:
         contestants: Both kernels.
         device: Where to run them.
-        K: The audited number of products.
+        size: M, N and K of the audited product.
         dtypes: Type of the operands and of the result.
         seed: Seed of the operands.
         deadline: Time (`time.monotonic`) after which no further trial starts.
@@ -175,7 +185,7 @@ def compare(
     """
     started = time.monotonic()
     version = algebra.get()
-    plan = shapes_to_try(contestants, K)
+    plan = shapes_to_try(contestants, *size)
     evidence = AlgebraEvidence("same", version.version, planned=len(plan))
     for number, (M, N, depth, layout, why) in enumerate(plan):
         if evidence.trials and time.monotonic() > deadline:
@@ -188,11 +198,11 @@ def compare(
             except fpsan_tools.OutOfBounds as error:
                 evidence.status = "different"
                 evidence.diagnosis.append(
-                    f"{c.letter} ({c.name}) reaches outside its matrices at {M}x{N}x{depth}, {why}: {error}"
+                    f"{c.letter} ({c.name}) reaches outside its matrices at {M}x{N}x{depth}, {why}: {one_line(error)}"
                 )
                 return evidence
-            except fpsan_tools.FpsanError as error:
-                evidence.status, evidence.reason = "unknown", f"{c.letter} ({c.name}): {error}"
+            except (fpsan_tools.FpsanError, KernelFailed) as error:
+                evidence.status, evidence.reason = "unknown", f"{c.letter} ({c.name}): {one_line(error)}"
                 return evidence
             _remember(evidence, c.letter, launched)
             results.append(launched.codes)

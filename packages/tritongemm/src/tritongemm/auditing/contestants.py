@@ -189,6 +189,21 @@ def find(spec: str, argument: str) -> tuple[Any, str]:
     return getattr(module, name), name
 
 
+def origin(found: Any) -> tuple[str, str]:
+    """Name and place of a kernel that was given as an object.
+
+    Args:
+        found: A kernel, in whatever decorators.
+
+    Returns:
+        Its name, and "module:name".
+    """
+    while hasattr(found, "fn"):
+        found = found.fn
+    name = getattr(found, "__name__", type(found).__name__)
+    return name, f"{getattr(found, '__module__', '?')}:{name}"
+
+
 def _kernels_of(module: ModuleType) -> dict[str, Any]:
     return {
         k: v for k, v in vars(module).items() if hasattr(v, "fn") and (hasattr(v, "params") or hasattr(v, "arg_names"))
@@ -197,7 +212,10 @@ def _kernels_of(module: ModuleType) -> dict[str, Any]:
 
 def _only_kernel(module: ModuleType, spec: str, argument: str) -> tuple[Any, str]:
     fitting = {}
-    for name, kernel in _kernels_of(module).items():
+    kernels = _kernels_of(module)
+    if len(kernels) == 1:  # Whatever is wrong with it is said when it is looked at.
+        return next((kernel, name) for name, kernel in kernels.items())
+    for name, kernel in kernels.items():
         try:
             signature_of(name, [p.name for p in _unwrap(kernel, name)[0].params if not p.is_constexpr])
         except UsageError:
@@ -348,7 +366,9 @@ def contestant(found: Any, letter: str, spec: str, name: str, choices: Choices |
         options |= {k: getattr(config, k) for k in _OPTIONS if getattr(config, k, None) is not None}
         remarks.append(f"configuration {choices.config} of {len(configs)} of the autotuner")
         if len(configs) > 1:
-            uncovered.append(f"{len(configs) - 1} other configurations of its autotuner (--config-{letter.lower()} N)")
+            uncovered.append(
+                f"configurations of its autotuner other than {choices.config} (--config-{letter.lower()} N)"
+            )
         if getattr(config, "pre_hook", None):
             uncovered.append("its configuration's pre_hook is not run")
     elif choices.config:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ import numpy as np
 
 import fpsan_tools
 from tritongemm.auditing.contestants import Contestant
-from tritongemm.errors import Unavailable, UsageError, nearest
+from tritongemm.errors import KernelFailed, Unavailable, UsageError, nearest, one_line
 from tritongemm.matrices import DTYPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -144,15 +145,23 @@ class Cpu:
         result = _laid_out(start, dtypes[1], layout)
         matrices = [fpsan_tools.typed(x, d) for x, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True)]
         x, y, z = matrices
-        positional, keywords = contestant.arguments(x, y, z, _strides(*operands, result))
-        launch = fpsan_tools.run(
-            contestant.kernel,
-            contestant.grid(M, N, K),
-            *positional,
-            domain="payload" if payloads else "ieee",
-            **keywords,
-        )
+        domain = "payload" if payloads else "ieee"
+        with _failures_of(contestant):
+            positional, keywords = contestant.arguments(x, y, z, _strides(*operands, result))
+            grid = contestant.grid(M, N, K)
+            launch = fpsan_tools.run(contestant.kernel, grid, *positional, domain=domain, **keywords)
         return Launched(np.ascontiguousarray(result), _unsanitised(launch), tuple(launch.notes))
+
+
+@contextmanager
+def _failures_of(contestant: Contestant) -> Iterator[None]:
+    """Turns whatever goes wrong in a user's kernel, grid or heuristic into an error that names the kernel."""
+    try:
+        yield
+    except (fpsan_tools.FpsanError, UsageError):
+        raise
+    except Exception as error:
+        raise KernelFailed(f"its launch failed: {type(error).__name__}: {one_line(error)}") from error
 
 
 def _unsanitised(launch: Any) -> tuple[str, ...]:
@@ -232,15 +241,16 @@ class Gpu:
         result = _laid_out(start, dtypes[1], layout)
         tensors = [self._tensor(x, d) for x, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True)]
         x, y, z = tensors
-        positional, keywords = contestant.arguments(x, y, z, _strides(*operands, result))
-        kernel = contestant.kernel[contestant.grid(M, N, K)]
-        if not payloads:
-            compiled = kernel(*positional, **keywords)
-            return Launched(self._codes(tensors[2], dtypes[1]), order=compiled.asm.get("ttgir", ""))
-        with fpsan_tools.on_gpu() as session:
-            kernel(*positional, **keywords)
-        launch = session.launches[-1]
-        return Launched(self._codes(tensors[2], dtypes[1]), _unsanitised(launch), tuple(launch.notes))
+        with _failures_of(contestant):
+            positional, keywords = contestant.arguments(x, y, z, _strides(*operands, result))
+            kernel = contestant.kernel[contestant.grid(M, N, K)]
+            if not payloads:
+                compiled = kernel(*positional, **keywords)
+                return Launched(self._codes(z, dtypes[1]), order=compiled.asm.get("ttgir", ""))
+            with fpsan_tools.on_gpu() as session:
+                kernel(*positional, **keywords)
+            launch = session.launches[-1]
+            return Launched(self._codes(z, dtypes[1]), _unsanitised(launch), tuple(launch.notes))
 
 
 def _driver_sees_gpu() -> bool:

@@ -19,8 +19,9 @@ from fpsan_tools import algebra
 from tritongemm.auditing.algebra import AlgebraEvidence, Trial, golden_payloads, trial_operands
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.devices import UNTOUCHED, Array, Device, codes_of
-from tritongemm.matrices import DTYPES
+from tritongemm.errors import KernelFailed
 
+_NARROWER = {"fp16": "a 16-bit type", "fp8e4m3fn": "an 8-bit type"}
 # Wrong outputs that are explained one by one; the rest is covered by their pattern.
 _EXPLAINED = 64
 
@@ -63,7 +64,7 @@ def diagnose(
         where = "" if shown is trial else f" at M = {shown.M}, N = {shown.N}, K = {shown.K}"
         reasons = explanations(shown, codes, c, dtypes)
         said.append(f"{c.letter} ({c.name}) is not the matrix product{where}: {region(wrong, contestants)}. {reasons}")
-        said += experiments(c, device, dtypes, seed)
+        said += experiments(c, shown, device, dtypes, seed)
     return said
 
 
@@ -131,11 +132,10 @@ class _Output:
         terms: The K products.
         golden: Their sum.
         place: Row and column.
-        M: Rows of the product.
-        N: Columns.
         elsewhere: Where each payload belongs in the true product.
         untouched: Payload of a result nobody wrote.
         steps: Numbers that the kernel's loop may go by.
+        factors: Payloads of numbers that a product may have been multiplied with, by their names.
     """
 
     value: int
@@ -145,6 +145,7 @@ class _Output:
     elsewhere: dict[int, tuple[int, int]]
     untouched: int
     steps: tuple[int, ...]
+    factors: dict[str, int]
 
     @property
     def mask(self) -> int:
@@ -165,7 +166,9 @@ def _negated(o: _Output) -> str | None:
 
 
 def _multiple(o: _Output) -> str | None:
-    return next((f"{m} times the product" for m in (2, 3, 4, 8, 16) if o.value == m * o.golden & o.mask), None)
+    return next(
+        (f"{name} times the product" for name, f in o.factors.items() if o.value == f * o.golden & o.mask), None
+    )
 
 
 def _accumulated(o: _Output) -> str | None:
@@ -212,8 +215,10 @@ def _misplaced(o: _Output) -> str | None:
         return None
     if at == o.place[::-1]:
         return "the product is transposed"
-    down, right = at[0] - o.place[0], at[1] - o.place[1]
-    return f"the product of {down:+d} rows and {right:+d} columns further is stored there"
+    row, column = (
+        f"{x}{d:+d}" if d else x for x, d in zip("ij", (at[0] - o.place[0], at[1] - o.place[1]), strict=True)
+    )
+    return f"C[i,j] holds what belongs to C[{row},{column}]"
 
 
 _HYPOTHESES: tuple[Callable[[_Output], str | None], ...] = (
@@ -248,6 +253,11 @@ def explanations(trial: Trial, codes: Array, c: Contestant, dtypes: tuple[str, s
     x, y = (version.cast(m, "fp32") for m in (x, y))
     got, golden = version.embed(codes, "fp32"), version.embed(trial.golden, "fp32")
     untouched = int(version.embed(np.array([UNTOUCHED["fp32"]], np.uint32), "fp32")[0])
+    # Adding a number to itself and multiplying it with 2.0 are different things in payloads.
+    factors = {f"{n}": n for n in (2, 3, 4, 8)}
+    factors |= {
+        f"{x:g}": int(version.embed(np.array([x], np.float32), "fp32")[0]) for x in (2.0, 0.5, 3.0, 4.0, 0.25, 8.0)
+    }
     elsewhere = {int(v): (int(i), int(j)) for (i, j), v in np.ndenumerate(golden)}
     wrong = np.argwhere(codes != trial.golden)
     spread = wrong[:: max(1, len(wrong) // _EXPLAINED)][:_EXPLAINED]
@@ -255,7 +265,7 @@ def explanations(trial: Trial, codes: Array, c: Contestant, dtypes: tuple[str, s
     for i, j in spread:
         terms = np.asarray(x[i] * y[:, j])
         output = _Output(
-            int(got[i, j]), terms, int(golden[i, j]), (int(i), int(j)), elsewhere, untouched, tuple(c.steps())
+            int(got[i, j]), terms, int(golden[i, j]), (int(i), int(j)), elsewhere, untouched, tuple(c.steps()), factors
         )
         found[next((text for h in _HYPOTHESES if (text := h(output))), "")] += 1
     unexplained = found.pop("", 0)
@@ -269,8 +279,10 @@ def explanations(trial: Trial, codes: Array, c: Contestant, dtypes: tuple[str, s
 
 
 def _rounded_operands(trial: Trial, codes: Array, dtypes: tuple[str, str], version: Any) -> str:
-    """Whether all results are those of a product whose operands or results passed through a narrower type."""
-    narrow = [d for d in DTYPES if DTYPES[d].bits < 32 and d != dtypes[0]]
+    """Whether all results are those of a product whose operands or results passed through a narrower type.
+
+    Payloads know a type by its width only, so fp16 and bf16 cannot be told apart.
+    """
     x, y = (version.embed(codes_of(m, dtypes[0]), dtypes[0]) for m in (trial.a, trial.b))
 
     def through(payload: Array, dtype: str) -> Array:
@@ -282,12 +294,12 @@ def _rounded_operands(trial: Trial, codes: Array, dtypes: tuple[str, str], versi
             total = through(total, by)
         return np.asarray(version.unembed(version.cast(total, dtypes[1]), dtypes[1]))
 
-    for dtype in narrow:
+    for dtype, name in _NARROWER.items():
         made = {
-            f"both operands are converted to {dtype} first": result(through(x, dtype), through(y, dtype)),
-            f"A is converted to {dtype} first": result(through(x, dtype), y),
-            f"B is converted to {dtype} first": result(x, through(y, dtype)),
-            f"the result is converted to {dtype} before it is stored": result(x, y, dtype),
+            f"both operands are converted to {name} first": result(through(x, dtype), through(y, dtype)),
+            f"A is converted to {name} first": result(through(x, dtype), y),
+            f"B is converted to {name} first": result(x, through(y, dtype)),
+            f"the result is converted to {name} before it is stored": result(x, y, dtype),
         }
         for words, codes_made in made.items():
             if (codes_made == codes).all():
@@ -295,36 +307,36 @@ def _rounded_operands(trial: Trial, codes: Array, dtypes: tuple[str, str], versi
     return ""
 
 
-def experiments(c: Contestant, device: Device, dtypes: tuple[str, str], seed: int) -> list[str]:
-    """Runs a wrong kernel on products of whole tiles and of one more in each dimension.
+def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, str], seed: int) -> list[str]:
+    """Runs a wrong kernel on products of whole tiles, to see which dimension's tail the mistake depends on.
 
     Args:
         c: The kernel.
+        trial: A trial in which it is wrong.
         device: Where it runs.
         dtypes: Type of the operands and of the result.
         seed: Seed of the operands.
 
     Returns:
-        At most one sentence on which dimension the mistake depends on.
+        At most one sentence.
     """
     tiles = {"M": max(c.tile("rows"), 4), "N": max(c.tile("columns"), 4), "K": max([4, *c.steps()])}
-    base = {d: 2 * t for d, t in tiles.items()}
+    sizes = {"M": trial.M, "N": trial.N, "K": trial.K}
+    whole = {d: max(1, sizes[d] // tiles[d]) * tiles[d] for d in sizes}
     version = algebra.get()
 
-    def right(sizes: dict[str, int]) -> bool:
-        a, b = trial_operands(sizes["M"], sizes["N"], sizes["K"], dtypes[0], seed + 1)
+    def right(tried: dict[str, int]) -> bool:
+        a, b = trial_operands(tried["M"], tried["N"], tried["K"], dtypes[0], seed + 1)
         try:
             codes = device.run(c, a, b, dtypes, payloads=True).codes
-        except fpsan_tools.FpsanError:
+        except (fpsan_tools.FpsanError, KernelFailed):
             return False
         return bool((codes == golden_payloads(a, b, dtypes, version)).all())
 
-    if not right(base):
-        return [f"It is wrong for whole tiles too (M = {base['M']}, N = {base['N']}, K = {base['K']})."]
-    bad = [d for d in base if not right({**base, d: base[d] + 1})]
-    good = [d for d in base if d not in bad]
-    if not bad:
-        return ["It is right whenever a single dimension is no multiple of its tile."]
-    multiples = " or ".join(f"{d} is no multiple of {tiles[d]}" for d in bad)
-    rest = f"; tails of {' and '.join(good)} alone do no harm" if good else ""
-    return [f"It is right for whole tiles and wrong as soon as {multiples}{rest}."]
+    if not right(whole):
+        return [f"It is wrong for whole tiles too (M = {whole['M']}, N = {whole['N']}, K = {whole['K']})."]
+    cures = [d for d in sizes if sizes[d] != whole[d] and right({**sizes, d: whole[d]})]
+    if not cures:
+        return ["It is right for whole tiles; more than one dimension's tail is handled wrongly."]
+    multiples = " or ".join(f"{d} is a multiple of {tiles[d]}" for d in cures)
+    return [f"It is right as soon as {multiples}, whatever the other dimensions."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from tritongemm.auditing.document import Document, Plot
@@ -26,10 +27,10 @@ p { margin: .5rem 0; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; margin: .8rem 0; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding: .3rem 0; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: bottom; }
 th { color: var(--soft); font-weight: 600; }
-td:last-child.long, td.long { white-space: normal; text-align: left; overflow-wrap: anywhere; }
+td { white-space: nowrap; } th.text, td.text { text-align: left; } td.text { white-space: normal; min-width: 9rem; }
+ul { margin: .6rem 0; padding-left: 1.2rem; } li { margin: .25rem 0; overflow-wrap: anywhere; }
 .note { color: var(--soft); font-size: .9rem; }
 figure { margin: 1.2rem 0; padding: 1rem; background: var(--card); border-radius: .5rem; }
 figcaption { font-weight: 600; margin-bottom: .4rem; }
@@ -49,7 +50,6 @@ border-radius: 50%;
 .key.c3 i { color: var(--c3); }
 """
 _CLASSES = {"PASS": "pass", "PASS WITH LIMITATIONS": "limits", "INCONCLUSIVE": "limits", "FAIL": "fail"}
-_LONG_CELL = 60
 
 
 def page(document: Document) -> str:
@@ -63,7 +63,7 @@ def page(document: Document) -> str:
     """
     body = [f"<h1>{escape(document.title)}</h1>"]
     body.append(f'<p class="verdict {_CLASSES.get(document.verdict, "fail")}">{escape(document.verdict)}</p>')
-    body += [f"<p>{escape(s)}</p>" for s in document.summary]
+    body.append("<ul>" + "".join(f"<li>{escape(s)}</li>" for s in document.summary) + "</ul>")
     body += [f'<p class="note">{escape(s)}</p>' for s in document.lead]
     for section in document.sections:
         body.append(f"<h2>{escape(section.title)}</h2>")
@@ -84,15 +84,17 @@ def page(document: Document) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(c)}</th>' for c in table.columns)
-    rows = "".join("<tr>" + "".join(_cell(c) for c in row) + "</tr>" for row in table.rows)
+    def cells(row: Sequence[str], tag: str) -> str:
+        kinds = (' class="text"' if i in table.texts else "" for i in range(len(row)))
+        return (
+            "<tr>" + "".join(f"<{tag}{kind}>{escape(c)}</{tag}>" for kind, c in zip(kinds, row, strict=True)) + "</tr>"
+        )
+
+    head = cells(table.columns, "th")
+    rows = "".join(cells(row, "td") for row in table.rows)
     caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
     notes = "".join(f'<p class="note">{escape(n)}</p>' for n in table.notes)
-    return f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{notes}'
-
-
-def _cell(text: str) -> str:
-    return f"<td{' class=long' if len(text) > _LONG_CELL else ''}>{escape(text)}</td>"
+    return f'<div class="wide"><table>{caption}<thead>{head}</thead><tbody>{rows}</tbody></table></div>{notes}'
 
 
 def _figure(plot: Plot) -> str:

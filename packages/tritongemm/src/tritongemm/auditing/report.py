@@ -12,7 +12,7 @@ from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, LIBRARY, RANDOM, R
 from tritongemm.auditing.sampling import Survey
 from tritongemm.auditing.verdict import Verdict
 from tritongemm.matrices import DTYPES
-from tritongemm.tables import Table, figure, share, short
+from tritongemm.tables import Table, figure, percent, share, short
 
 _U = DTYPES["fp32"].unit_roundoff
 # Colours of the plots: A, B, everything else.
@@ -183,7 +183,7 @@ def _bounds(reports: dict[str, ErrorReport]) -> Table:
     columns = ("", "height n", "bound gamma_n/u", "share used", "exceeded", "probable bound")
     probability = next(iter(reports.values())).probability
     said = (
-        f"Probable: of independent unbiased rounding errors, with probability {100 * probability:.2f} % per output "
+        f"Probable: of independent unbiased rounding errors, with probability {percent(probability)} per output "
         "(lambda = 6)."
     )
     return Table(columns, rows, "A-priori bounds, in units of u·sum|p|", [said])

@@ -134,6 +134,7 @@ def sampled(
     started: float,
     max_time: float,
     show: Callable[[str, float], None],
+    brief: bool = False,
 ) -> RoundingEvidence:
     """Evaluates both kernels on samples of the product's outputs.
 
@@ -147,6 +148,7 @@ def sampled(
         started: Time (`time.monotonic`) the audit began.
         max_time: Seconds the audit may take.
         show: Called with what is being done and the share that is done.
+        brief: One random sample is enough: the kernels are known to be different.
 
     Returns:
         The evidence.
@@ -156,13 +158,15 @@ def sampled(
     M, N = a.shape[0], b.shape[1]
     names = {c.letter: c.name for c in contestants} | {CHAIN: "serial fma chain", LIBRARY: f"NumPy {np.__version__}"}
     evidence = RoundingEvidence(CHAIN, names)
-    side = [min(_MOST_SIDE, max(_LEAST_SIDE, *(c.tile(d) for c in contestants))) for d in ("rows", "columns")]
-    side = [min(side[0], M), min(side[1], N)]
-    whole = tuple(side) == (M, N)
-    random = 1 if whole else max(2, _RANDOM_OUTPUTS // (side[0] * side[1]))
-    at_risk = 0 if whole else max(1, _AT_RISK_OUTPUTS // min(side))
+    whole = M * N <= _RANDOM_OUTPUTS
+    tiles = [max(c.tile(d) for c in contestants) for d in ("rows", "columns")]
+    high, wide = (
+        (M, N) if whole else (min(n, _MOST_SIDE, max(_LEAST_SIDE, t)) for n, t in zip((M, N), tiles, strict=True))
+    )
+    random = 1 if whole or brief else max(2, _RANDOM_OUTPUTS // (high * wide))
+    at_risk = 0 if whole or brief else max(1, _AT_RISK_OUTPUTS // min(high, wide))
     targets = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-    plan = rectangles(M, N, (side[0], side[1]), random, 0, targets, setting.seed)
+    plan = rectangles(M, N, (high, wide), random, 0, targets, setting.seed)
     show("identifying summation orders", 0)
     first = _evaluate(contestants, device, setting, plan[0], evidence)
     _identify(contestants, setting, plan[0], first, evidence)
@@ -171,7 +175,7 @@ def sampled(
         deadline = started + _SURVEY_SHARE * max_time
         evidence.survey = survey(a, b, setting.tolerance, _POOL, deadline, lambda x: show("float64 product", x))
         targets = most_at_risk(a, b, evidence.survey.nearest, setting.tolerance, 2 * _AT_RISK_OUTPUTS)
-        plan = rectangles(M, N, (side[0], side[1]), random, at_risk, targets, setting.seed)
+        plan = rectangles(M, N, (high, wide), random, at_risk, targets, setting.seed)
     evidence.planned = sum(r.rows.size * r.columns.size for r in plan)
     collector = _Collector(evidence, setting, names)
     for number, rectangle in enumerate(plan):

@@ -17,7 +17,7 @@ import tritongemm
 from tritongemm.accuracy import Tolerance
 from tritongemm.auditing import explanation
 from tritongemm.auditing.algebra import AlgebraEvidence, compare
-from tritongemm.auditing.contestants import Choices, Contestant, contestant, find, triton_version
+from tritongemm.auditing.contestants import Choices, Contestant, contestant, find, origin, triton_version
 from tritongemm.auditing.devices import Gpu, codes_of, device_named, values_of
 from tritongemm.auditing.diagnosis import diagnose
 from tritongemm.auditing.document import Document
@@ -26,7 +26,7 @@ from tritongemm.auditing.report import document
 from tritongemm.auditing.rounding import RoundingEvidence, Setting, full, sampled
 from tritongemm.auditing.sampling import DISTRIBUTION_TEXT, DISTRIBUTIONS, draw
 from tritongemm.auditing.verdict import Verdict, judge
-from tritongemm.errors import UsageError, nearest
+from tritongemm.errors import KernelFailed, UsageError, nearest, one_line
 from tritongemm.files import replaced
 from tritongemm.matrices import dtype_named, name_of
 
@@ -219,13 +219,18 @@ def audit(
     place = device_named(device)
     pair = []
     for letter, given, choices in (("A", kernel_a, choices_a), ("B", kernel_b, choices_b)):
-        found, name = find(given, letter) if isinstance(given, str) else (given, getattr(given, "__name__", "kernel"))
-        spec = given if isinstance(given, str) else f"{getattr(given, '__module__', '?')}:{name}"
+        found, name, spec = (*find(given, letter), given) if isinstance(given, str) else (given, *origin(given))
         pair.append(contestant(found, letter, spec, name, choices))
     contestants = (pair[0], pair[1])
     show("comparing payloads", 0)
     evidence = compare(
-        contestants, place, K, kinds, seed, started + _ALGEBRA_SHARE * max_time, lambda x: show("comparing payloads", x)
+        contestants,
+        place,
+        (M, N, K),
+        kinds,
+        seed,
+        started + _ALGEBRA_SHARE * max_time,
+        lambda x: show("comparing payloads", x),
     )
     wrong = evidence.status == "different" or any(t.away("A") for t in evidence.trials)
     if wrong and not evidence.diagnosis:
@@ -241,9 +246,9 @@ def audit(
         if isinstance(place, Gpu):
             rounding = full(contestants, place, setting, show)
         else:
-            rounding = sampled(contestants, place, setting, started, max_time, show)
-    except fpsan_tools.FpsanError as error:
-        problem = str(error)
+            rounding = sampled(contestants, place, setting, started, max_time, show, brief=wrong)
+    except (fpsan_tools.FpsanError, KernelFailed) as error:
+        problem = one_line(error)
     verdict = judge(contestants, evidence, rounding, problem, untested)
     options = _options(M, N, K, kinds, distribution, seed, atol, rtol, place.kind, max_time, choices_a, choices_b)
     replay = shlex.join(["tritongemm", "audit", contestants[0].spec, contestants[1].spec, *options])

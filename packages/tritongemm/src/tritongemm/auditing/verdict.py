@@ -75,9 +75,11 @@ def judge(
     if rounding is None:
         v.doubts.append(f"The kernels' floats could not be computed: {problem}")
     else:
-        _judge_rounding(v, contestants, rounding)
-        _compare(v, contestants, rounding, algebra)
-        _tolerances(v, rounding)
+        wrong = {c.letter for c in contestants if any(t.away(c.letter) for t in algebra.trials)}
+        _judge_rounding(v, contestants, rounding, wrong)
+        if algebra.status != "different":
+            _compare(v, contestants, rounding)
+            _tolerances(v, rounding)
     for c in contestants:
         if c.limitations:
             v.limitations.append(f"{c.letter} ({c.name}): {'; '.join(c.limitations)}.")
@@ -95,8 +97,13 @@ def judge(
 
 
 def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> None:
+    for c in contestants:
+        if e.unsanitised.get(c.letter):
+            v.limitations.append(
+                f"{c.letter} ({c.name}): the payloads do not cover {', '.join(e.unsanitised[c.letter])}."
+            )
     if e.status == "unknown":
-        v.doubts.append(f"Algebra: unknown, for it cannot be run in payloads. {e.reason}")
+        v.doubts.append(f"Algebra: unknown, for payloads could not be computed. {e.reason}")
         return
     if e.status == "different":
         v.failures.append("Different algebra: this is no rounding.")
@@ -114,18 +121,15 @@ def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: Al
             "Both kernels compute the same, but not the matrix product: their payloads differ from its payloads alike."
         )
         v.failures += e.diagnosis
-    for c in contestants:
-        if e.unsanitised.get(c.letter):
-            v.limitations.append(
-                f"{c.letter} ({c.name}): the payloads do not cover {', '.join(e.unsanitised[c.letter])}."
-            )
     if len(e.trials) < e.planned:
         v.limitations.append(
             f"Only {len(e.trials)} of {e.planned} payload comparisons fitted into the time (--max-time)."
         )
 
 
-def _judge_rounding(v: Verdict, contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -> None:
+def _judge_rounding(
+    v: Verdict, contestants: tuple[Contestant, Contestant], e: RoundingEvidence, wrong: set[str]
+) -> None:
     reference = e.main[e.gate]
     name = e.names[e.gate]
     if reference.golden_rms > 0 and reference.rms_abs > _MEANINGLESS_REFERENCE * reference.golden_rms:
@@ -135,6 +139,15 @@ def _judge_rounding(v: Verdict, contestants: tuple[Contestant, Contestant], e: R
             f"comparing with it says nothing: the median condition number is {figure(reference.kappa['0.5'])}."
         )
     for c in contestants:
+        if c.letter in wrong:  # Its errors are no rounding; they are in the tables.
+            report = e.main[c.letter]
+            if report.rms_abs > 0:
+                off, size = figure(report.rms_abs), figure(report.golden_rms)
+                v.failures.append(f"{c.letter} ({c.name}) is accordingly off by {off} rms where results are {size}.")
+            if report.wrong_special:
+                places = f"{report.wrong_special:,} of {report.outputs:,}"
+                v.failures.append(f"{c.letter} ({c.name}) leaves NaN or infinity in {places} outputs that are finite.")
+            continue
         for stratum, reports in e.strata.items():
             _judge_kernel(v, c, reports[c.letter], reports[e.gate], name, stratum)
         found = e.identified[c.letter]
@@ -180,9 +193,7 @@ def _judge_kernel(
             )
 
 
-def _compare(
-    v: Verdict, contestants: tuple[Contestant, Contestant], e: RoundingEvidence, algebra: AlgebraEvidence
-) -> None:
+def _compare(v: Verdict, contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -> None:
     first, second = contestants
     a, b = e.main["A"], e.main["B"]
     if e.equal == e.evaluated:

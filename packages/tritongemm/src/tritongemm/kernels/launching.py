@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tritongemm.errors import UsageError
-from tritongemm.matrices import dtype_of, is_cuda, is_torch, largest_offset, strides_of
+from tritongemm.matrices import dtype_of, is_cuda, is_torch, largest_offset, name_of, strides_of
 
 # Offsets below this fit the 32-bit arithmetic that Triton gives to 32-bit sizes and strides.
 _LARGEST_INT32 = 2**31 - 1
@@ -33,7 +33,9 @@ class Product:
             if x.ndim != 2:
                 raise UsageError(f"{name}: a matrix has 2 dimensions, given shape {tuple(x.shape)}.")
         if types["a"] != types["b"]:
-            raise UsageError(f"b: its dtype {types['b'].name} is not a's {types['a'].name}; convert one of them.")
+            raise UsageError(
+                f"b: its dtype {name_of(types['b'])} is not a's {name_of(types['a'])}; convert one of them."
+            )
         if a.shape[1] != b.shape[0]:
             raise UsageError(
                 f"b: {tuple(b.shape)} does not fit a {tuple(a.shape)}: a's columns and b's rows must agree (K)."

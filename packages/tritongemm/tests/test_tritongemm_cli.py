@@ -1,0 +1,318 @@
+"""The command: exit statuses, bad input in one sentence each, and reports that escape what is not theirs."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tritongemm.__main__ import main, parser
+from tritongemm.auditing import contestants, devices
+from tritongemm.auditing.document import Document, Plot, Section, Series
+from tritongemm.auditing.page import page
+from tritongemm.auditing.signatures import SIGNATURES, signature_of
+from tritongemm.errors import Unavailable, UsageError
+from tritongemm.files import replaced
+from tritongemm.tables import Table, figure, percent, share, short
+
+QUICK = ["--m", "40", "--n", "36", "--k", "70", "--device", "cpu"]
+
+HEAD = """
+import triton
+import triton.language as tl
+
+"""
+LANES = """
+@triton.jit
+def {name}(a, b, c, M, N, K, sam, sak, sbk, sbn, scm, scn, LANES: tl.constexpr{default}):
+    m = tl.program_id(0)
+    n = tl.program_id(1)
+    lane = tl.arange(0, LANES)
+    total = tl.zeros((LANES,), dtype=tl.float32)
+    for start in range(0, K{stop}, LANES):
+        k = start + lane
+        x = tl.load(a + m * sam + k * sak, mask=k < K, other=0.0)
+        y = tl.load(b + k * sbk + n * sbn, mask=k < K, other=0.0)
+        total += x * y
+    tl.store(c + m * scm + n * scn, tl.sum(total, axis=0))
+"""
+OTHER = LANES.replace("{name}", "other")
+SPLIT = LANES.replace("LANES", "SPLIT")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(folder, name, body, **how):
+    values = {"name": "kernel", "default": " = 32", "stop": ""} | how
+    (folder / name).write_text(HEAD + body.format(**values))
+
+
+def complaint(capsys, *arguments):
+    """The one sentence with which the command refuses, checked to be one."""
+    assert main(["audit", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("tritongemm audit: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+@pytest.mark.triton
+def test_a_file_of_the_user_is_audited_and_the_report_replayed(folder, capsys):
+    pytest.importorskip("triton")
+    write(folder, "mine.py", LANES)
+    assert main(["audit", "mine.py:kernel", "blocked", *QUICK, "--const-a", "LANES=64"]) == 0
+    out, err = capsys.readouterr()
+    assert "4. Verdict: PASS" in out
+    assert "This run executed the code of mine.py:kernel and blocked." in " ".join(out.split())
+    assert err == ""
+    read = json.loads((folder / "reports" / "audit.json").read_text())
+    assert read["kernels"]["A"]["constants"] == {"LANES": 64}
+    replay = read["replay"].split()
+    assert replay[:2] == ["tritongemm", "audit"]
+    first = read["rounding"]["strata"]["all"]["A"]["rms_scaled"]
+    assert main([*replay[1:], "--quiet", "--no-report"]) == 0
+    assert capsys.readouterr().out.startswith("PASS\nSame algebra")
+    assert main([*replay[1:], "--out", "again"]) == 0
+    again = json.loads((folder / "again" / "audit.json").read_text())
+    assert again["rounding"]["strata"]["all"]["A"]["rms_scaled"] == first
+
+
+@pytest.mark.triton
+def test_different_algebra_exits_with_1(folder, capsys):
+    pytest.importorskip("triton")
+    write(folder, "short.py", LANES, stop=" - K % LANES")
+    assert main(["audit", "short.py", "strided_lanes", *QUICK]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "4. Verdict: FAIL" in out
+    assert "a K tail is dropped" in out
+
+
+@pytest.mark.triton
+def test_an_operation_that_is_not_known_exits_with_3_and_one_sentence(folder, capsys):
+    pytest.importorskip("triton")
+    body = LANES.replace("total += x * y", 'total += tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], '
+                         "dtype=tl.float32, is_pure=False, pack=1)")  # fmt: skip
+    write(folder, "clock.py", body)
+    assert main(["audit", "clock.py", "blocked", *QUICK]) == 3
+    out, err = capsys.readouterr()
+    assert "4. Verdict: INCONCLUSIVE" in out
+    assert "inline" in out
+    assert "kernel" in out
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize(
+    ("files", "arguments", "words"),
+    [
+        ({}, ["stridedlanes"], ["A: 'stridedlanes'", "Did you mean 'strided_lanes'?", "package.module:kernel"]),
+        ({}, ["blocked", "no.such.module:k"], ["B: there is no module", "path/to/file.py:kernel"]),
+        ({}, ["gone.py:k"], ["A: there is no file 'gone.py'"]),
+        ({"x.py": "raise OSError('no luck')\n"}, ["x.py:k"], ["A: importing x.py failed", "line 1", "no luck"]),
+        ({"x.py": "import sys\n\nsys.exit(3)\n"}, ["x.py:k"], ["A: importing x.py failed", "line 3", "SystemExit"]),
+        ({"x.py": "def broken(:\n"}, ["x.py:k"], ["A: importing x.py failed", "line 1", "SyntaxError"]),
+        ({"x.py": "import no_such_thing\n"}, ["x.py:k"], ["line 1", "No module named 'no_such_thing'"]),
+        ({"y.py": "import no_such_thing\n"}, ["y:k"], ["importing y failed", "No module named 'no_such_thing'"]),
+        ({"x.py": HEAD + LANES}, ["x.py:kernal"], ["x.py has no 'kernal'", "Did you mean 'kernel'?"]),
+        ({"x.py": "def f():\n    pass\n"}, ["x.py:f"], ["f: a function, not a @triton.jit kernel"]),
+        ({"x.py": "f = 3\n"}, ["x.py:f"], ["f: a int, not a @triton.jit kernel"]),
+        ({"x.py": "f = 3\n"}, ["x.py"], ["x.py has no kernel with a known signature"]),
+        ({"x.py": HEAD + LANES + OTHER}, ["x.py"], ["has 2 kernels", "x.py:kernel"]),
+        ({"x.py": HEAD + LANES.replace("sak, ", "", 1)}, ["x.py:kernel"], ["follow neither signature", "stride_an"]),
+        ({"x.py": HEAD + SPLIT}, ["x.py", "--const-a", "LANES=3"], ["no constant 'LANES'"]),
+        ({"x.py": HEAD + SPLIT.replace("{default}", "")}, ["x.py"], ["SPLIT has no value", "--const-a"]),
+        ({"x.py": HEAD + LANES.replace("id(1)", "id(2)")}, ["x.py"], ["program axes [0, 2]", "--grid-a"]),
+        ({"x.py": HEAD + LANES.replace("LANES", "BLOCK_M")}, ["x.py"], ["for one dimension only (BLOCK_M)"]),
+        ({}, ["--grid-a", "cdiv(M, SIZE)"], ["--grid-a", "'SIZE' is not understood", "LANES"]),
+        ({}, ["--grid-b", "__import__('os')"], ["--grid-b", "is not understood"]),
+        ({}, ["--grid", "M //"], ["--grid-a", "is no expression"]),
+        ({}, ["--grid", "1, 2, 3, 4"], ["4 axes"]),
+        ({}, ["--grid", "M // 0"], ["divides by zero"]),
+        ({}, ["--const", "BLOCK_X=3"], ["neither kernel has a constant 'BLOCK_X'"]),
+        ({}, ["--config-b", "2"], ["--config-b", "not autotuned"]),
+        ({}, ["--dtype", "fp8"], ["dtype: 'fp8'", "Known: bf16, fp16, fp32"]),
+        ({}, ["--out-dtype", "int"], ["out_dtype: 'int'"]),
+        ({}, ["--inputs", "gauss"], ["'gauss'", "normal"]),
+        ({}, ["--device", "tpu"], ["--device: 'tpu'", "Known: auto, cpu, gpu"]),
+        ({}, ["--k", "0"], ["K: 0, but an audit needs 1 to"]),
+        ({}, ["--m", "99999999"], ["M: 99999999"]),
+        ({}, ["--max-time", "0"], ["max_time: 0.0 seconds"]),
+        ({}, ["--atol=-1"], ["atol, rtol: -1.0"]),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_exits_with_2(folder, capsys, files, arguments, words):
+    pytest.importorskip("triton")
+    for name, text in files.items():
+        text = text.replace("{name}", "kernel").replace("{default}", " = 32").replace("{stop}", "")
+        (folder / name).write_text(text)
+    sizes = [x for pair in zip(QUICK[::2], QUICK[1::2], strict=True) if pair[0] not in arguments for x in pair]
+    said = complaint(capsys, *arguments, *sizes)
+    for text in words:
+        assert text in said
+    assert not (folder / "reports").exists()
+
+
+def test_arguments_that_are_none_exit_with_2(capsys):
+    for arguments in (["audit", "--m", "many"], ["audit", "--const", "1=2"], ["adit"], [], ["audit", "--nonsense"]):
+        with pytest.raises(SystemExit) as exited:
+            parser().parse_args(arguments)
+        assert exited.value.code == 2
+        err = capsys.readouterr().err
+        assert "--help" in err
+        assert err.count("\n") == 1
+
+
+def test_a_missing_triton_is_one_sentence(monkeypatch, capsys):
+    def missing(name):
+        raise contestants.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(contestants.importlib.metadata, "version", missing)
+    said = complaint(capsys, *QUICK)
+    assert "Triton is not installed" in said
+    assert "pip install 'triton>=3.8,<3.10'" in said
+    monkeypatch.setattr(contestants.sys, "platform", "darwin")
+    assert "packages for Linux only, and this is darwin" in complaint(capsys, *QUICK)
+
+
+@pytest.mark.parametrize("version", ["3.7.1", "2.3.1", "3.7.0+git1234"])
+def test_a_triton_that_is_too_old_is_one_sentence(monkeypatch, capsys, version):
+    monkeypatch.setattr(contestants.importlib.metadata, "version", lambda name: version)
+    said = complaint(capsys, *QUICK)
+    assert f"Triton {version} is installed" in said
+    assert "starts with 3.8" in said
+
+
+def test_a_triton_that_was_not_tested_is_remarked(monkeypatch):
+    for version, remark in (("3.8.0", False), ("3.9.0", False), ("3.10.0", True), ("4.0.1", True)):
+        monkeypatch.setattr(contestants.importlib.metadata, "version", lambda name, v=version: v)
+        assert (contestants.triton_version()[1] is not None) == remark
+
+
+@pytest.mark.triton
+def test_a_gpu_that_is_not_there_is_one_sentence(capsys, monkeypatch):
+    pytest.importorskip("triton")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "torch", None)  # as if it were not installed
+        said = complaint(capsys, *QUICK[:-2], "--device", "gpu")
+    assert "needs torch, which is not installed" in said
+    assert "--device cpu" in said
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    said = complaint(capsys, *QUICK[:-2], "--device", "gpu")
+    assert "torch finds no CUDA GPU" in said
+    assert devices.device_named("auto").kind in ("cpu", "gpu")
+
+
+@pytest.mark.triton
+def test_a_grid_of_the_user_that_fails_is_told_without_a_traceback(folder, capsys):
+    pytest.importorskip("triton")
+    write(folder, "mine.py", LANES + "\n\ndef grid(M, N, K, c):\n    return c['SIZE']\n\n\nkernel.audit_grid = grid\n")
+    assert main(["audit", "mine.py:kernel", "blocked", *QUICK]) == 3
+    out, err = capsys.readouterr()
+    assert "its launch failed: KeyError: 'SIZE'" in " ".join(out.split())
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.triton
+def test_the_interpreter_is_refused(tmp_path):
+    pytest.importorskip("triton")
+    (tmp_path / "x.py").write_text(HEAD + LANES.format(name="kernel", default=" = 32", stop=""))
+    run = subprocess.run(
+        [sys.executable, "-m", "tritongemm", "audit", "x.py", *QUICK, "--no-report"],
+        capture_output=True, text=True, cwd=tmp_path, env={**__import__("os").environ, "TRITON_INTERPRET": "1"},
+    )  # fmt: skip
+    assert run.returncode == 2
+    assert "unset TRITON_INTERPRET" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.triton
+def test_a_cpu_audit_imports_no_torch_and_no_matplotlib(tmp_path):
+    pytest.importorskip("triton")
+    code = textwrap.dedent(
+        f"""
+        import sys
+        class Refuse:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] in ("torch", "matplotlib"):
+                    raise AssertionError(f"{{name}} was imported")
+        sys.meta_path.insert(0, Refuse())
+        from tritongemm.__main__ import main
+        sys.exit(main(["audit", *{QUICK[:-2]!r}]))
+        """
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "reports" / "audit.html").is_file()
+
+
+def test_importing_the_package_imports_neither_triton_nor_torch():
+    code = "import sys, tritongemm, tritongemm.accuracy; print([m for m in ('triton', 'torch') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout.strip() == "[]", run.stderr
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = replaced(tmp_path / "report.html", "old")
+
+    def interrupted(source, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tritongemm.files.os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        replaced(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_page_escapes_every_text():
+    evil = '<script>alert("&")</script>'
+    plot = Plot(evil, evil, evil, [Series(evil, [0, 1], [1, 2], "line", 0)], 2, None, evil)
+    table = Table((evil, evil), [(evil, evil)], evil, [evil])
+    html = page(Document(evil, "PASS", [evil], [evil], [Section(evil, [evil, table, plot])]))
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert 'alert("' not in html.replace("&quot;", "")
+
+
+@pytest.mark.parametrize("signature", SIGNATURES, ids=lambda s: s.name)
+def test_both_signatures_map_the_same_product(signature):
+    names = [x.strip() for x in signature.arguments().split(",")]
+    assert signature_of("k", names) == signature
+    assert signature_of("k", [n.replace("stride_", "s") for n in names]) == signature
+    M, N, K = signature.sizes(2, 3, 5)
+    assert {signature.rows: M, "n": N, "k": K, "m": M}[signature.rows] == 2
+    assert dict(zip("mnk", (M, N, K), strict=True)) == {signature.rows: 2, signature.columns: 3, signature.inner: 5}
+
+
+@pytest.mark.parametrize(
+    "change", [lambda n: n[:-1], lambda n: [*n, "alpha"], lambda n: [*n[:3], "M", "K", "N", *n[6:]]]
+)
+def test_other_argument_lists_are_no_signature(change):
+    names = [x.strip() for x in SIGNATURES[0].arguments().split(",")]
+    with pytest.raises(UsageError, match="follow neither signature"):
+        signature_of("kernel", change(names))
+
+
+def test_unavailable_things_are_errors_of_their_own_kind(monkeypatch):
+    monkeypatch.setattr(contestants.importlib.metadata, "version", lambda name: "3.0.0")
+    with pytest.raises(Unavailable):
+        contestants.triton_version()
+
+
+def test_figures_are_written_for_people():
+    assert [figure(x) for x in (0, 0.034, 6.12, 33554432, 5.64e-4, 12345.6, float("inf"))] == [
+        "0", "0.0340", "6.12", "33,554,432", "5.64e-04", "12,346", "inf",
+    ]  # fmt: skip
+    assert [short(x) for x in (1e-4, 0.01, 2.5e-6, 0, 1)] == ["1e-4", "0.01", "2.5e-6", "0", "1"]
+    assert [share(*x) for x in ((0, 5), (5, 5), (1, 1000000), (999999, 1000000), (0, 0))] == [
+        "0 %", "100 %", "0.01 %", "99.99 %", "-",
+    ]  # fmt: skip
+    assert [percent(x) for x in (0.9998, 1.0)] == ["99.98 %", "> 99.99 %"]

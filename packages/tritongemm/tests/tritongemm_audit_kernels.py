@@ -1,0 +1,185 @@
+"""Kernels to audit: right ones in several styles, and wrong ones with one planted mistake each."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def tutorial_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE_N: tl.constexpr, BLOCK_SIZE_K: tl.constexpr, GROUP_SIZE_M: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+):  # fmt: skip
+    """In the style of Triton's tutorial: rows wrapped around by a modulus, constants without defaults."""
+    pid = tl.program_id(axis=0)
+    rows = tl.cdiv(M, BLOCK_SIZE_M)
+    columns = tl.cdiv(N, BLOCK_SIZE_N)
+    group = pid // (GROUP_SIZE_M * columns)
+    height = min(rows - group * GROUP_SIZE_M, GROUP_SIZE_M)
+    pid_m = group * GROUP_SIZE_M + ((pid % (GROUP_SIZE_M * columns)) % height)
+    pid_n = (pid % (GROUP_SIZE_M * columns)) // height
+    m = (pid_m * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)) % M
+    n = (pid_n * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)) % N
+    k = tl.arange(0, BLOCK_SIZE_K)
+    a_at = a_ptr + m[:, None] * stride_am + k[None, :] * stride_ak
+    b_at = b_ptr + k[:, None] * stride_bk + n[None, :] * stride_bn
+    total = tl.zeros((BLOCK_SIZE_M, BLOCK_SIZE_N), dtype=tl.float32)
+    for step in range(tl.cdiv(K, BLOCK_SIZE_K)):
+        left = K - step * BLOCK_SIZE_K
+        a = tl.load(a_at, mask=k[None, :] < left, other=0.0)
+        b = tl.load(b_at, mask=k[:, None] < left, other=0.0)
+        total += tl.dot(a, b, input_precision="ieee")
+        a_at += BLOCK_SIZE_K * stride_ak
+        b_at += BLOCK_SIZE_K * stride_bk
+    if ACTIVATION == "relu":
+        total = tl.maximum(total, 0.0)
+    m = pid_m * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)
+    n = pid_n * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)
+    c_at = c_ptr + m[:, None] * stride_cm + n[None, :] * stride_cn
+    tl.store(c_at, total.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+@triton.jit
+def challenge_kernel(
+    a, b, c, M, N, K, stride_am, stride_an, stride_bn, stride_bk, stride_cm, stride_ck, BLOCK: tl.constexpr = 64
+):  # fmt: skip
+    """The challenge's argument list, one program per output on a two-dimensional grid, a sum per step."""
+    row = tl.program_id(0)
+    col = tl.program_id(1)
+    total = 0.0
+    for start in range(0, N, BLOCK):
+        n = start + tl.arange(0, BLOCK)
+        x = tl.load(a + row * stride_am + n * stride_an, mask=n < N, other=0.0)
+        y = tl.load(b + n * stride_bn + col * stride_bk, mask=n < N, other=0.0)
+        total += tl.sum(x * y, axis=0)
+    tl.store(c + row * stride_cm + col * stride_ck, total)
+
+
+@triton.jit
+def columns_first_kernel(
+    a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    BM: tl.constexpr = 16, BN: tl.constexpr = 32, BK: tl.constexpr = 16,
+):  # fmt: skip
+    """Tiles on a two-dimensional grid whose first axis counts the columns."""
+    pid_n = tl.program_id(0)
+    pid_m = tl.program_id(1)
+    m = pid_m * BM + tl.arange(0, BM)
+    n = pid_n * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for start in range(0, K, BK):
+        live = start + k < K
+        x = tl.load(a + m[:, None] * stride_am + (start + k)[None, :] * stride_ak,
+                    mask=(m < M)[:, None] & live[None, :], other=0.0)  # fmt: skip
+        y = tl.load(b + (start + k)[:, None] * stride_bk + n[None, :] * stride_bn,
+                    mask=live[:, None] & (n < N)[None, :], other=0.0)  # fmt: skip
+        total = tl.dot(x, y, total, input_precision="ieee")
+    tl.store(c + m[:, None] * stride_cm + n[None, :] * stride_cn, total, mask=(m < M)[:, None] & (n < N)[None, :])
+
+
+@triton.jit
+def planted_kernel(
+    a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    MISTAKE: tl.constexpr = "none", BLOCK_M: tl.constexpr = 16, BLOCK_N: tl.constexpr = 16, BLOCK_K: tl.constexpr = 32,
+):  # fmt: skip
+    """A tiled product with one planted mistake, by name."""
+    tiles = tl.cdiv(N, BLOCK_N)
+    m = tl.program_id(0) // tiles * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(0) % tiles * BLOCK_N + tl.arange(0, BLOCK_N)
+    k = tl.arange(0, BLOCK_K)
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    stop = K
+    if MISTAKE == "k tail dropped":
+        stop = K // BLOCK_K * BLOCK_K
+    first = 0
+    if MISTAKE == "first step skipped":
+        first = BLOCK_K
+    for start in range(first, stop, BLOCK_K):
+        live = start + k < K
+        keep = n < N
+        if MISTAKE == "k tail dropped from column 64":
+            keep = keep & ((n < 64) | (start + BLOCK_K <= K))
+        x = tl.load(a + m[:, None] * stride_am + (start + k)[None, :] * stride_ak,
+                    mask=(m < M)[:, None] & live[None, :], other=0.0)  # fmt: skip
+        y = tl.load(b + (start + k)[:, None] * stride_bk + n[None, :] * stride_bn,
+                    mask=live[:, None] & keep[None, :], other=0.0)  # fmt: skip
+        if MISTAKE == "bf16 operands":
+            x = x.to(tl.bfloat16)
+            y = y.to(tl.bfloat16)
+        total = tl.dot(x, y, total, input_precision="ieee")
+    if MISTAKE == "negated":
+        total = -total
+    if MISTAKE == "doubled":
+        total = total * 2.0
+    if MISTAKE == "absolute":
+        total = tl.abs(total)
+    inside = (m < M)[:, None] & (n < N)[None, :]
+    if MISTAKE == "accumulates":
+        total += tl.load(c + m[:, None] * stride_cm + n[None, :] * stride_cn, mask=inside, other=0.0)
+    if MISTAKE == "last row not written":
+        inside = (m < M - 1)[:, None] & (n < N)[None, :]
+    if MISTAKE == "shifted column":
+        n = (n + 1) % N
+    if MISTAKE == "mask forgotten":
+        inside = (m < M + BLOCK_M)[:, None] & (n < N)[None, :]
+    tl.store(c + m[:, None] * stride_cm + n[None, :] * stride_cn, total, mask=inside)
+
+
+@triton.autotune(
+    configs=[
+        triton.Config({"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 16, "BLOCK_SIZE_K": 16, "GROUP_SIZE_M": 2}, num_warps=2),
+        triton.Config({"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 4}, num_warps=8),
+    ],
+    key=["M", "N", "K"],
+)
+@triton.heuristics({"ACTIVATION": lambda known: "relu" if known["M"] < 0 else ""})
+@triton.jit
+def tuned_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE_N: tl.constexpr, BLOCK_SIZE_K: tl.constexpr, GROUP_SIZE_M: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+):  # fmt: skip
+    """Autotuned, with a heuristic."""
+    pid = tl.program_id(0)
+    columns = tl.cdiv(N, BLOCK_SIZE_N)
+    m = pid // columns * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)
+    n = pid % columns * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)
+    k = tl.arange(0, BLOCK_SIZE_K)
+    total = tl.zeros((BLOCK_SIZE_M, BLOCK_SIZE_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_SIZE_K):
+        live = start + k < K
+        x = tl.load(a_ptr + m[:, None] * stride_am + (start + k)[None, :] * stride_ak,
+                    mask=(m < M)[:, None] & live[None, :], other=0.0)  # fmt: skip
+        y = tl.load(b_ptr + (start + k)[:, None] * stride_bk + n[None, :] * stride_bn,
+                    mask=live[:, None] & (n < N)[None, :], other=0.0)  # fmt: skip
+        total = tl.dot(x, y, total, input_precision="ieee")
+    if ACTIVATION == "relu":
+        total = tl.maximum(total, 0.0)
+    c_at = c_ptr + m[:, None] * stride_cm + n[None, :] * stride_cn
+    tl.store(c_at, total, mask=(m < M)[:, None] & (n < N)[None, :])
+
+
+@triton.jit
+def reader_kernel(a, b, c, M, N, K, stride_am, stride_ak, LANES: tl.constexpr = 64):
+    """No product of this audit: strides are missing."""
+    tl.store(c, tl.load(a))
+
+
+@triton.jit
+def clocked_kernel(
+    a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, LANES: tl.constexpr = 64
+):  # fmt: skip
+    """Uses an operation that no CPU evaluates: inline assembly."""
+    m = tl.program_id(0) // N
+    n = tl.program_id(0) % N
+    k = tl.arange(0, LANES)
+    x = tl.load(a + m * stride_am + k * stride_ak, mask=k < K, other=0.0)
+    y = tl.inline_asm_elementwise("ex2.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=False, pack=1)
+    tl.store(c + m * stride_cm + n * stride_cn, tl.sum(y, axis=0))
+
+
+def launcher(a, b):
+    """Not a kernel."""
+
+
+not_a_kernel = 3
