@@ -17,6 +17,7 @@ pytest.importorskip("llvmlite")
 
 import fpsan_cases
 import fpsan_llvm
+import llvmlite.binding
 
 from fpsan_tools import algebra
 from fpsan_tools.algebra.embedding import embedding_constants
@@ -27,6 +28,9 @@ pytestmark = [pytest.mark.triton, pytest.mark.fpsan]
 RELEASE = ".".join((installed_triton() or "0.0").split(".")[:2])
 if RELEASE not in algebra.VERSIONS:
     pytest.skip(f"Triton {RELEASE} has no known FpSan algebra", allow_module_level=True)
+
+if llvmlite.binding.llvm_version_info[0] < 22:
+    pytest.skip("Triton's IR needs LLVM 22 to be read: llvmlite 0.50 or newer", allow_module_level=True)
 
 CASES = fpsan_cases.all_cases(RELEASE)
 GROUPS = fpsan_cases.grouped(case for case in CASES if not case.slow)

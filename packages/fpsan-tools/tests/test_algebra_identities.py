@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 from fpsan_tools import algebra
+from fpsan_tools.algebra.blocks import BLOCK
 from fpsan_tools.algebra.floats import SIGNED, UNSIGNED
 from fpsan_tools.algebra.functions import TAG_IDS, fnv1a, murmur3_finaliser, variadic_tag
 from fpsan_tools.errors import FpsanError, UnknownName
@@ -358,6 +359,37 @@ def test_matmul_broadcasts_leading_axes_and_leaves_operands_alone():
     product = A.matmul(a, b, dtype="fp32")
     assert product.shape == (4, 2, 3, 5)
     np.testing.assert_array_equal(product[3, 1], exact_product(a[3, 0], b[1], 32))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((9, 5, 6), (9, 6, 4)), ((1, 5, 6), (9, 6, 4)), ((9, 5, 6), (6, 4)), ((3, 1, 5, 6), (4, 6, 2)), ((37, 6), (6, 5))],
+)
+def test_matmul_in_small_blocks_is_the_same(left, right, monkeypatch):
+    monkeypatch.setattr("fpsan_tools.algebra.matrix._BLOCK", 150)
+    monkeypatch.setattr("fpsan_tools.algebra.matrix._ROWS", 8)
+    rng = np.random.default_rng(8)
+    for accumulator in ("fp32", "fp64"):
+        bits = algebra.float_type(accumulator).bits
+        a, b = (rng.integers(0, (1 << bits) - 1, shape, UNSIGNED[bits], endpoint=True) for shape in (left, right))
+        np.testing.assert_array_equal(A.matmul(a, b, dtype=accumulator), exact_product(a, b, bits))
+
+
+def test_rules_on_large_arrays_are_those_on_small_ones():
+    rng = np.random.default_rng(9)
+    x = rng.integers(0, 1 << 32, (300, 211), np.uint32)
+    x.setflags(write=False)
+    assert x.size > BLOCK
+    some = (slice(None, None, 17), slice(3, None, 29))
+    for rule in (A.exp, A.exp2, A.inv, A.cos, A.sin, lambda v: A.tagged("log", v), lambda v: A.cast(v, "fp16")):
+        for large in (x, x.T, x[:, ::-1]):
+            np.testing.assert_array_equal(rule(large)[some], rule(large[some]))
+    for rule in (A.div, A.rem):
+        np.testing.assert_array_equal(rule(x, x[::-1])[some], rule(x[some], x[::-1][some]))
+        np.testing.assert_array_equal(rule(x, x[:1])[some], rule(x[some], x[:1, some[1]]))
+    embedded = A.embed(x, "fp32")
+    np.testing.assert_array_equal(embedded[some], A.embed(x[some], "fp32"))
+    np.testing.assert_array_equal(A.unembed(embedded, "fp32"), x)
 
 
 def test_wide_operands_of_a_narrow_accumulator_are_cast():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fpsan_tools.algebra.blocks import blockwise
 from fpsan_tools.algebra.floats import UNSIGNED, FloatType, Payload, as_payload, constant, float_type, resize, width
 from fpsan_tools.errors import FpsanError
 
@@ -62,7 +63,6 @@ def bits_of(values: npt.ArrayLike, dtype: FloatType) -> Payload:
     return array if array.dtype == dtype.unsigned else array.view(dtype.unsigned)
 
 
-@np.errstate(over="ignore")
 def embed(values: npt.ArrayLike, dtype: str | FloatType, multiplier: int) -> Payload:
     """E(u) = (z * (u negative ? B- : B+) mod 2^n) | sign, with y = u*A mod 2^n and z = y ^ (y >> s).
 
@@ -78,18 +78,18 @@ def embed(values: npt.ArrayLike, dtype: str | FloatType, multiplier: int) -> Pay
         Payloads, unsigned, of the same shape.
     """
     kind = float_type(dtype)
-    u = bits_of(values, kind)
-    c = embedding_constants(kind, multiplier)
-    sign_bit, below = constant(u, 1 << (kind.bits - 1)), constant(u, (1 << (kind.bits - 1)) - 1)
+    return _embed(bits_of(values, kind), kind.bits - 1, kind.shift, embedding_constants(kind, multiplier))
+
+
+@blockwise(1)
+def _embed(u: Payload, n: int, s: int, c: EmbeddingConstants) -> Payload:
+    sign_bit, below = constant(u, 1 << n), constant(u, (1 << n) - 1)
     y = (u * constant(u, c.multiplier)) & below
-    z = y ^ (y >> constant(u, kind.shift))
-    # B- = -B+ mod 2^n: one product, negated for negative inputs, instead of two products.
-    product = z * constant(u, c.positive)
-    negative = u >= sign_bit
-    return np.asarray((np.where(negative, ~product + constant(u, 1), product) & below) | (u & sign_bit))
+    z = y ^ (y >> constant(u, s))
+    product = _negated_where(u >> constant(u, n), z * constant(u, c.positive))  # B- = -B+ mod 2^n
+    return np.asarray((product & below) | (u & sign_bit))
 
 
-@np.errstate(over="ignore")
 def unembed(payloads: npt.ArrayLike, dtype: str | FloatType, multiplier: int) -> Payload:
     """U = E^-1: z = p * (p negative ? -t : t); y from z by undoing the xor shift (doubling s); U = (y * A^-1) | sign.
 
@@ -103,15 +103,22 @@ def unembed(payloads: npt.ArrayLike, dtype: str | FloatType, multiplier: int) ->
     """
     kind = float_type(dtype)
     p = bits_of(as_payload(payloads), kind)
-    c = embedding_constants(kind, multiplier)
-    sign_bit, below = constant(p, 1 << (kind.bits - 1)), constant(p, (1 << (kind.bits - 1)) - 1)
-    product = p * constant(p, c.positive_inverse)
-    y = np.where(p >= sign_bit, ~product + constant(p, 1), product) & below
-    shift = kind.shift
-    while shift < kind.bits:
-        y = y ^ (y >> constant(p, shift))
-        shift *= 2
+    return _unembed(p, kind.bits - 1, kind.shift, embedding_constants(kind, multiplier))
+
+
+@blockwise(1)
+def _unembed(p: Payload, n: int, s: int, c: EmbeddingConstants) -> Payload:
+    sign_bit, below = constant(p, 1 << n), constant(p, (1 << n) - 1)
+    y = _negated_where(p >> constant(p, n), p * constant(p, c.positive_inverse)) & below
+    while s <= n:
+        y = y ^ (y >> constant(p, s))
+        s *= 2
     return np.asarray(((y * constant(p, c.multiplier_inverse)) & below) | (p & sign_bit))
+
+
+def _negated_where(flag: Any, x: Any) -> Any:
+    """-x where the flag is 1, x where it is 0: (x ^ -flag) + flag."""
+    return (x ^ (flag * constant(x, -1))) + flag
 
 
 def widen(x: Payload, bits: int) -> Payload:
@@ -127,7 +134,7 @@ def truncate(x: Payload, bits: int) -> Payload:
 _MIXER = 3511
 
 
-@np.errstate(over="ignore")
+@blockwise(1)
 def mix(x: Payload, bits: int) -> Payload:
     """Narrowing cast of 3.9: the dropped bits are hashed into the kept ones; inverse to widening on widened payloads.
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fpsan_tools.algebra.blocks import blockwise
 from fpsan_tools.algebra.floats import UNSIGNED, Payload, constant, resize, width
 
 _WORD = (1 << 64) - 1
 
 
-@np.errstate(over="ignore")
+@blockwise(1)
 def exp2(x: Payload) -> Payload:
     """2^x as (1 + 2^k)^p mod 2^w, k = ceil(w/4), so exp2(x+y) = exp2(x)*exp2(y), exp2(0) = 1, and the result is odd.
 
@@ -29,6 +30,12 @@ def exp2(x: Payload) -> Payload:
     triples = (low * (low - one) * (low - two)) // constant(x, 6)
     series = one + (x << constant(x, k)) + (pairs << constant(x, 2 * k)) + (triples << constant(x, 3 * k))
     return np.asarray(series)
+
+
+@blockwise(1)
+def exp(x: Payload, factor: int) -> Payload:
+    """e^x = exp2(C*x) with the version's integer C, so exp(x+y) = exp(x)*exp(y) and exp(-x) = 1/exp(x)."""
+    return exp2(np.asarray(x * constant(x, factor)))
 
 
 @cache
@@ -53,7 +60,7 @@ def _rotation_powers(bits: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     return real, imaginary
 
 
-@np.errstate(over="ignore")
+@blockwise(1)
 def cos_sin(x: Payload) -> tuple[Payload, Payload]:
     """cos x + i sin x = (a + bi)^p in (Z/2^w)[i] with a = -3/5, b = 4/5, a point of the unit circle.
 
@@ -103,7 +110,7 @@ def fnv1a(text: str) -> int:
     return h
 
 
-@np.errstate(over="ignore")
+@blockwise(1)
 def tag(x: Payload, identifier: int) -> Payload:
     """((p*m) ^ h)*m with m = 314159 and h = fmix64(identifier): a bijection without identities, one per operation.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fpsan_tools.algebra.blocks import blockwise
 from fpsan_tools.algebra.floats import Payload, constant, signed, width
 
 # Zero-dimensional operands become NumPy scalars, whose overflow would warn: wrapping is what is meant here.
@@ -43,7 +44,7 @@ def fma(x: Payload, y: Payload, z: Payload) -> Payload:
     return np.asarray(np.add(np.multiply(x, y), z))
 
 
-@_wrapping
+@blockwise(1)
 def inv(x: Payload) -> Payload:
     """1/x: the ring's inverse for odd x; for even x, (x+1)^-1 - 1. An involution on all payloads, with inv(0) = 0.
 
@@ -59,7 +60,7 @@ def inv(x: Payload) -> Payload:
     return np.asarray((y & constant(x, ~1)) | (x & constant(x, 1)))
 
 
-@_wrapping
+@blockwise(2)
 def div(x: Payload, y: Payload) -> Payload:
     """x / y = x * inv(y), also for div_rn and fdiv. (x+y)/z = x/z + y/z; x*y/y = x for odd y only.
 
@@ -68,7 +69,7 @@ def div(x: Payload, y: Payload) -> Payload:
     return np.asarray(np.multiply(x, inv(y)))
 
 
-@_wrapping
+@blockwise(2)
 def rem(x: Payload, y: Payload) -> Payload:
     """x % y: C's remainder (sign of the dividend) of the signed payloads by (y | 1), in the operands' own width."""
     dividend, divisor = np.broadcast_arrays(signed(x), signed(y | constant(y, 1)))

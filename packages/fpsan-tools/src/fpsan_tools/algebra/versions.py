@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpsan_tools.algebra import carriers, embedding, functions, ring
-from fpsan_tools.algebra.floats import FLOAT_TYPES, FloatType, Payload, constant, float_type, width
+from fpsan_tools.algebra.floats import FLOAT_TYPES, FloatType, Payload, float_type, width
 from fpsan_tools.algebra.matrix import ring_matmul
 from fpsan_tools.errors import FpsanError, UnknownName
 
@@ -126,10 +126,9 @@ class Algebra:
         """|x|, which no version instruments: the carrier's sign bit is cleared."""
         return self.embed(carriers.absolute(self.unembed(x, dtype)), dtype)
 
-    @np.errstate(over="ignore")
     def exp(self, x: Payload) -> Payload:
         """e^x = exp2(C*x), so exp(x+y) = exp(x)*exp(y) and exp(-x) = 1/exp(x)."""
-        return functions.exp2(x * constant(x, self.exp_constant))
+        return functions.exp(x, self.exp_constant)
 
     def tagged(self, op: str, x: Payload) -> Payload:
         """A unary operation without identities: log, log2, sqrt, rsqrt, erf, floor, ceil, sqrt_rn; `functions.tag`.
