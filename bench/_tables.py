@@ -1,0 +1,92 @@
+"""What benchmarks share: the best of several runs, a table of figures, and its JSON file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured figure.
+
+    Attributes:
+        what: what was measured.
+        shape: on which sizes and types.
+        value: the figure.
+        unit: its unit.
+        ratio: the figure's time over that of the peer, None without one; it carries over to other machines.
+        goal: what is asked of the figure, or "".
+    """
+
+    what: str
+    shape: str
+    value: float
+    unit: str
+    ratio: float | None = None
+    goal: str = ""
+
+
+def best(function: Callable[[], object], seconds: float) -> float:
+    """Shortest time of one call, in seconds, from calls that fill the given time (at least three)."""
+    function()
+    shortest, spent, runs = math.inf, 0.0, 0
+    while spent < seconds or runs < 3:
+        start = time.perf_counter()
+        function()
+        elapsed = time.perf_counter() - start
+        shortest, spent, runs = min(shortest, elapsed), spent + elapsed, runs + 1
+    return shortest
+
+
+def show(table: list[Row]) -> str:
+    """The table as text."""
+    lines = [f"{'':<46}{'shape':<22}{'value':>9}  {'unit':<8}{'ratio':>7}  goal"]
+    for row in table:
+        ratio = "" if row.ratio is None else f"{row.ratio:7.2f}"
+        lines.append(f"{row.what:<46}{row.shape:<22}{row.value:9.3f}  {row.unit:<8}{ratio:>7}  {row.goal}".rstrip())
+    return "\n".join(lines)
+
+
+def main(name: str, text: str, measure: Callable[[float], list[Row]], arguments: list[str] | None = None) -> int:
+    """Measure, print the table, and write it as JSON.
+
+    Args:
+        name: the benchmark's name, part of the file's.
+        text: its docstring.
+        measure: gives the rows for the seconds to spend on each.
+        arguments: the command line, None for the process's.
+
+    Returns:
+        The exit status, 0.
+    """
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="shorter runs, for a look")
+    parser.add_argument("--machine", default=platform.machine(), help="name of this machine in the results")
+    parser.add_argument("--json", type=Path, help=f"file for the results (default bench/results/MACHINE-{name}.json)")
+    options = parser.parse_args(arguments)
+    table = measure(0.05 if options.quick else 0.4)
+    print(show(table))
+    path = options.json or Path(__file__).parent / "results" / f"{options.machine}-{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results = {
+        "benchmark": name,
+        "machine": options.machine,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "rows": [asdict(row) for row in table],
+    }
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    print(f"written to {path}", file=sys.stderr)
+    return 0
