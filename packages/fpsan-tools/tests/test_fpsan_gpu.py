@@ -251,4 +251,6 @@ def test_the_session_says_where_it_ran():
     launch = session.launches[0]
     assert (launch.kernel, launch.grid, launch.programs) == ("uninstrumented", (1, 1, 1), 1)
     assert launch.triton_version == installed_triton()
+    assert {gap.op for gap in launch.unsanitised} >= {"arith.cmpf", "math.absf"}
+    assert all(gap.file.endswith("fpsan_gpu_kernels.py") for gap in launch.unsanitised)
     assert gpu.describe().endswith(")")

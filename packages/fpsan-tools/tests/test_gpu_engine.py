@@ -30,12 +30,29 @@ def copy(source, target):
     tl.store(target, tl.load(source))
 
 
+TTIR = """\
+#loc = loc("kernels.py":3:0)
+module {
+  tt.func public @kernel(%arg0: !tt.ptr<f32> loc("kernels.py":3:0)) attributes {noinline = false} {
+    %0 = tt.load %arg0 : !tt.ptr<f32> loc(#loc1)
+    %1 = math.absf %0 : f32 loc(#loc2)
+    tt.store %arg0, %1 : !tt.ptr<f32> loc(#loc3)
+    tt.return loc(#loc3)
+  } loc(#loc)
+} loc(#loc)
+#loc1 = loc("kernels.py":4:8)
+#loc2 = loc("kernels.py":5:8)
+#loc3 = loc("kernels.py":6:4)
+"""
+
+
 class Device:
     """Stands for a GPU and for Triton's launch on it, which notes the settings it was called under."""
 
     def __init__(self, monkeypatch, backend="cuda", arch=90):
         self.seen = []
         self.failure = None
+        self.ttir = TTIR
         target = SimpleNamespace(backend=backend, arch=arch)
         monkeypatch.setattr(triton.runtime.driver, "_active", SimpleNamespace(get_current_target=lambda: target))
         # A function, as Triton's own entry point is: the kernel is its first argument.
@@ -48,7 +65,7 @@ class Device:
         self.seen.append((knobs.compilation.instrumentation_mode, casts, size))
         if self.failure is not None:
             raise self.failure
-        return SimpleNamespace(metadata=SimpleNamespace(enable_fp_fusion=False))
+        return SimpleNamespace(metadata=SimpleNamespace(enable_fp_fusion=False), asm={"ttir": self.ttir})
 
 
 @pytest.fixture
@@ -181,6 +198,17 @@ def test_amd_architectures_that_ignore_the_mode_are_refused(arch, works, monkeyp
     else:
         with pytest.raises(TritonUnavailable, match=f"FpSan instruments nothing on {arch}"):
             gpu.gpu_target()
+
+
+def test_records_list_what_payloads_do_not_cover(device):
+    with fpsan_tools.on_gpu() as session:
+        copy[(1,)](CUDA, CUDA)
+        device.ttir = TTIR.replace("math.absf %0 : f32", "?? %0")
+        copy[(1,)](CUDA, CUDA)
+    first, second = session.launches
+    assert [(gap.op, gap.file, gap.line) for gap in first.unsanitised] == [("math.absf", "kernels.py", 5)]
+    assert second.unsanitised == []
+    assert second.notes[1].startswith("operations that payloads do not cover are not listed: ")
 
 
 def test_no_session_leaves_a_patch(device):

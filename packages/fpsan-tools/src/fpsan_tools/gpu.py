@@ -13,6 +13,8 @@ from fpsan_tools import algebra, dispatch
 from fpsan_tools.algebra import Algebra
 from fpsan_tools.cpu import Launch
 from fpsan_tools.errors import FpsanError, TritonUnavailable
+from fpsan_tools.ttir.coverage import Unsanitised, gaps
+from fpsan_tools.ttir.parser import parse
 
 # AMD architectures on which Triton's passes instrument; elsewhere they accept the mode and ignore it.
 AMD_ARCHITECTURES = ("gfx942", "gfx950", "gfx1250")
@@ -124,6 +126,7 @@ class _Engine:
     session: GpuSession
     triton: Any
     target: Any
+    coverage: dict[str, tuple[list[Unsanitised], list[str]]] = field(default_factory=dict)
 
     def launch(
         self,
@@ -172,15 +175,28 @@ class _Engine:
     def _record(self, kernel: Any, grid: Any, compiled: Any) -> Launch:
         width, height, depth = (*(int(n) for n in grid), 1, 1)[:3]
         metadata = getattr(compiled, "metadata", None)
+        unsanitised, notes = self._coverage(compiled)
         return Launch(
             kernel=kernel.__name__,
             grid=(width, height, depth),
             programs=math.prod((width, height, depth)),
             domain="payload",
-            notes=[f"compiled by Triton for {self.target.backend}:{self.target.arch}"],
+            unsanitised=unsanitised,
+            notes=[f"compiled by Triton for {self.target.backend}:{self.target.arch}", *notes],
             fusion=bool(getattr(metadata, "enable_fp_fusion", True)),
             triton_version=self.triton.__version__,
         )
+
+    def _coverage(self, compiled: Any) -> tuple[list[Unsanitised], list[str]]:
+        """Operations that are not instrumented, read from the compiled kernel's first representation."""
+        text = getattr(compiled, "asm", {}).get("ttir", "")
+        if text not in self.coverage:
+            try:
+                self.coverage[text] = gaps(parse(text), self.session.algebra), []
+            except FpsanError as error:
+                note = f"operations that payloads do not cover are not listed: {error}"
+                self.coverage[text] = [], [note]
+        return self.coverage[text]
 
 
 def describe() -> str:
