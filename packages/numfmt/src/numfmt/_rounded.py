@@ -6,7 +6,7 @@ correct for the operands at hand:
 1. *Add, then round.* In the nearest modes, two operands of at most p bits may be added in float64 first, if float64
    has at least 2p + 2 bits: the first rounding then never lands on a midpoint of the second (Figueroa, "When is
    double rounding innocuous?", SIGNUM Newsl. 30(3), 1995). For nearest even the second rounding is two float64
-   operations (`grid_round`).
+   operations (`grid_rounder`).
 2. *TwoSum, round to odd, round.* For everything else: directed and stochastic modes, and terms with more bits than the
    accumulator, which can be midpoints themselves.
 
@@ -15,6 +15,7 @@ Formats of more than 51 bits (FP64) leave no room for the odd bit; they are roun
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from numfmt import errorfree
 from numfmt._apply import check_nan, round_sum
 from numfmt._fast.backend import use_numba
 from numfmt._random import Seed, draw_key, philox_words
+from numfmt._scalar import ScalarArithmetic
 from numfmt.errorfree import CARRIER_PRECISION, Carried
 from numfmt.formats import FP64, FloatFormat
 from numfmt.rounding import OverflowPolicy, RoundingMode, overflow_policy, rounding_mode
@@ -37,7 +39,7 @@ Float64Array = NDArray[np.float64]
 _WORTH_COMPILING = 10**7
 _EXPONENT_FIELD = np.array(0x7FF0000000000000, np.int64)
 _CARRIER_MANTISSA = 52
-# Exponents up to here leave room for the constant of `grid_round`, 2^(e + 52 - m).
+# Exponents up to here leave room for the constant of `grid_rounder`, 2^(e + 52 - m).
 _GRID_LIMIT = 2.0**960
 _WORD_BITS = 32
 # Keys of the random streams of one call differ by multiples of this odd number (2^64 over the golden ratio).
@@ -116,6 +118,8 @@ class RoundedArithmetic:
             and fmt.zero
             and fmt.subnormals
         )
+        #: Steps on Python floats, where they suit.
+        self.scalar = ScalarArithmetic(self) if ScalarArithmetic.suits(self) else None
         #: Compiled steps, while a caller has them switched on by `compile`.
         self.compiled: CompiledSteps | None = None
         # Below this limit the two-operation rounding needs no look at overflow, infinities and NaN.
@@ -147,30 +151,37 @@ class RoundedArithmetic:
         return self._double_rounding_is_safe and bits <= self.fmt.precision
 
     def adds_on_grid(self, bits: int) -> bool:
-        """Whether `grid_round` may do that rounding."""
+        """Whether `grid_rounder` may do that rounding."""
         return self._on_grid and self.adds_plainly(bits)
 
-    def grid_round(self, x: Float64Array, scratch: Float64Array, out: Float64Array, *, clear: bool = False) -> None:
-        """Round numbers below `grid_max` in magnitude to nearest even, in a few passes and without a branch.
+    def grid_rounder(
+        self, x: Float64Array, scratch: Float64Array, out: Float64Array, *, clear: bool = False
+    ) -> Callable[[], None]:
+        """A function that rounds x, below `grid_max` in magnitude, into out: to nearest even, in a few passes.
 
         g has the exponent of x's binade (at least emin) plus 52 - m, so that float64's own rounding of x + g cuts x
         at the format's last bit; 1.5 keeps the sum in g's binade for both signs.
 
         Args:
-            x: Numbers; not `out`.
+            x: Buffer of the numbers; not `out`.
             scratch: Buffer of the same shape.
-            out: Result.
+            out: Buffer of the results.
             clear: The caller knows that no result is subnormal or a negative zero, which saves two passes.
         """
-        scratch_bits = scratch.view(np.int64)
-        np.bitwise_and(x.view(np.int64), _EXPONENT_FIELD, scratch_bits)
-        if not clear:
-            np.maximum(scratch_bits, self._smallest_grid, out=scratch_bits)
-        np.multiply(scratch, self._grid_factor, scratch)
-        np.add(x, scratch, out)
-        np.subtract(out, scratch, out)
-        if not clear and self.fmt.negative_zero:
-            np.copysign(out, x, out)
+        x_bits, g_bits, factor = x.view(np.int64), scratch.view(np.int64), self._grid_factor
+        least, signed_zeros = self._smallest_grid, self.fmt.negative_zero
+
+        def rounds() -> None:
+            np.bitwise_and(x_bits, _EXPONENT_FIELD, g_bits)
+            if not clear:
+                np.maximum(g_bits, least, out=g_bits)
+            np.multiply(scratch, factor, scratch)
+            np.add(x, scratch, out)
+            np.subtract(out, scratch, out)
+            if not clear and signed_zeros:
+                np.copysign(out, x, out)
+
+        return rounds
 
     def round(self, x: Float64Array, random: NDArray[np.uint32] | None = None) -> Float64Array:
         """Correctly rounded float64 numbers; x is not modified."""
@@ -178,7 +189,7 @@ class RoundedArithmetic:
             size = np.abs(x)
             if not x.size or size.max() < self.grid_max * (1.0 - 2.0**-30):
                 out = np.empty_like(size)
-                self.grid_round(x if x.flags.c_contiguous else np.ascontiguousarray(x), size, out)
+                self.grid_rounder(x if x.flags.c_contiguous else np.ascontiguousarray(x), size, out)()
                 return out
         if self._is_float64 and self.mode.name == "nearest_even" and self.policy.name == "infinity":
             return x.copy()

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from numfmt._rounded import RandomWords, RoundedArithmetic
+from numfmt._scalar import FEW_COLUMNS, BeyondRangeError
 from numfmt.exact import sum_rows
 
 Float64Array = NDArray[np.float64]
@@ -93,10 +94,26 @@ class Sequential:
                 self._sum = s
                 self._done += len(x)
                 return
+        if self._columns.width <= FEW_COLUMNS and self._ops.scalar is not None and self._add_few(x, bits):
+            return
         if self._ops.adds_on_grid(bits):
             self._add_on_grid(x, bits)
         else:
             self._add_one_by_one(x, bits)
+
+    def _add_few(self, x: Float64Array, bits: int) -> bool:
+        """Add a block of few columns number by number, if no magnitude leaves the range."""
+        scalar, plain = self._ops.scalar, self._ops.adds_plainly(bits)
+        assert scalar is not None
+        try:
+            sums = [
+                scalar.sequential(column, s, plain) for column, s in zip(x.T.tolist(), self._sum.tolist(), strict=True)
+            ]
+        except BeyondRangeError:
+            return False
+        self._sum = np.array(sums)
+        self._done += len(x)
+        return True
 
     def _add_one_by_one(self, x: Float64Array, bits: int) -> None:
         random = self._columns.random(0, self._done, len(x))
@@ -107,11 +124,12 @@ class Sequential:
     def _add_on_grid(self, x: Float64Array, bits: int) -> None:
         """The fast path: as many rows at a time as provably stay below the largest value."""
         ops = self._ops
-        size = np.abs(x)
+        size = np.abs(x).ravel()
         largest, smallest = float(size.max()), float(size.min())
         if smallest == 0.0:
             smallest = float(np.min(size, where=size > 0, initial=np.inf))
-        clear = smallest >= ops.quantum * 2.0 ** (bits - 1)
+        negative_zeros = bool(np.any(np.signbit(self._sum) & (self._sum == 0.0)))
+        clear = smallest >= ops.quantum * 2.0 ** (bits - 1) and not negative_zeros
         carried, scratch = np.empty_like(self._sum), np.empty_like(self._sum)
         self._sum = self._sum.copy()  # the old array may belong to a copy of this machine
         start, stop = 0, len(x)
@@ -126,10 +144,11 @@ class Sequential:
                 start = end
                 continue
             end = stop if rows >= stop - start else start + int(rows)
-            s = self._sum
+            s, add = self._sum, np.add
+            rounds = ops.grid_rounder(carried, scratch, s, clear=clear)
             for row in x[start:end]:
-                np.add(s, row, carried)
-                ops.grid_round(carried, scratch, s, clear=clear)
+                add(s, row, carried)
+                rounds()
             self._done += end - start
             start = end
 
@@ -146,7 +165,9 @@ class _Compensated:
         self._done = 0
 
     def _add_compiled(self, method: str, x: Float64Array, bits: int) -> bool:
-        """Add a block with a compiled kernel, if there is one and no magnitude leaves the range."""
+        """Add a block with a compiled kernel or number by number, if that suits and no magnitude leaves the range."""
+        if self._ops.compiled is None and self._ops.scalar is not None and self._columns.width <= FEW_COLUMNS:
+            return self._add_few(method, x, bits)
         if self._ops.compiled is None or not x.size:
             return False
         random = None
@@ -156,6 +177,19 @@ class _Compensated:
         if not self._ops.compiled.compensated(method, x, s, lost, bits, random):
             return False
         self._sum, self._lost = s, lost
+        self._done += len(x)
+        return True
+
+    def _add_few(self, method: str, x: Float64Array, bits: int) -> bool:
+        p = self._ops.fmt.precision
+        plain, later = self._ops.adds_plainly(max(bits, p)), self._ops.adds_plainly(p)
+        steps = getattr(self._ops.scalar, method)
+        try:
+            columns = zip(x.T.tolist(), self._sum.tolist(), self._lost.tolist(), strict=True)
+            results = [steps(column, s, c, plain, later) for column, s, c in columns]
+        except BeyondRangeError:
+            return False
+        self._sum, self._lost = np.array([r[0] for r in results]), np.array([r[1] for r in results])
         self._done += len(x)
         return True
 
@@ -282,6 +316,8 @@ class Lanes:
 
     def total(self) -> Float64Array:
         used = min(self._lanes, self._done)
+        if used <= 1:
+            return self._sums[0].copy()
         columns = replace(self._columns, stream=self._columns.stream + 1)
         tree = Tree(self._ops, columns)
         tree.add_block(self._sums[:used], self._ops.fmt.precision)
