@@ -1,15 +1,20 @@
 """The audit: right kernels in several styles pass, each planted mistake is found and named."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tritongemm.accuracy import Tolerance
 from tritongemm.auditing import sampling
-from tritongemm.auditing.contestants import Choices
+from tritongemm.auditing.algebra import AlgebraEvidence
+from tritongemm.auditing.contestants import Choices, contestant, find
+from tritongemm.auditing.devices import LAYOUTS, UNTOUCHED, Cpu, Gpu, codes_of, values_of
 from tritongemm.auditing.diagnosis import region
+from tritongemm.auditing.rounding import Setting, full
 from tritongemm.auditing.sampling import AT_RISK, draw, most_at_risk, rectangles, survey
+from tritongemm.auditing.verdict import judge
 from tritongemm.orders import SummationOrder
 
 kernels = pytest.importorskip("tritongemm_audit_kernels")
@@ -228,6 +233,59 @@ def test_the_report_is_complete_json_and_one_page(tmp_path):
     assert sorted(p.name for p in (tmp_path / "reports").iterdir()) == ["audit.html", "audit.json"]
 
 
+class EveryOutput(Cpu):
+    """Stands in for a GPU: evaluates, and has a library that adds in a better order."""
+
+    torch = SimpleNamespace(__version__="0.0")
+
+    def upload(self, values):
+        return values
+
+    def library(self, a, b, dtypes):
+        return codes_of((a.astype(float) @ b.astype(float)).astype(np.float32), dtypes[1])
+
+
+def test_a_gpu_audit_measures_every_output_and_allows_what_a_serial_chain_errs():
+    pair = tuple(
+        contestant(*find(name, letter)[:1], letter, name, name)
+        for letter, name in (("A", "strided_lanes"), ("B", "blocked"))
+    )
+    a, b = draw(150, 90, 500, 0)
+    evidence = full(pair, EveryOutput(), Setting(a, b, ("fp32", "fp32"), Tolerance(), 0), lambda what, done: None)
+    reports = evidence.strata["all"]
+    assert evidence.evaluated == reports["A"].outputs == reports["B"].outputs == 150 * 90
+    assert reports["chain"].outputs == 64 * 64
+    assert reports["library"].rms_scaled < 0.2 * reports["B"].rms_scaled
+    assert reports["B"].worst is not None
+    assert evidence.chain_equal["B"] == evidence.chain_outputs == 4096
+    same = AlgebraEvidence("same", "3.9")
+    verdict = judge(pair, same, evidence, "", None)
+    assert verdict.status == "PASS", verdict
+    # Without the chain the library alone would be the judge, and the serial sum a failure.
+    del evidence.strata["all"]["chain"]
+    assert judge(pair, same, evidence, "", None).status == "FAIL"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_tensors_for_a_gpu_keep_values_strides_and_surroundings(monkeypatch, dtype, layout):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)
+    gpu = object.__new__(Gpu)
+    gpu.torch = torch
+    values = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+    laid = LAYOUTS[layout](codes_of(values, dtype), UNTOUCHED[dtype])
+    tensor = gpu._tensor(laid, dtype)
+    assert str(tensor.dtype) == {"fp32": "torch.float32", "fp16": "torch.float16", "bf16": "torch.bfloat16"}[dtype]
+    assert tensor.stride() == tuple(s // laid.itemsize for s in laid.strides)
+    np.testing.assert_array_equal(tensor.float().numpy(), values)
+    np.testing.assert_array_equal(values_of(gpu._codes(tensor, dtype), dtype), values)
+    if layout == "gapped":
+        whole = tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0).float()
+        assert int(torch.isnan(whole).sum()) == whole.numel() - 12
+
+
 @pytest.mark.parametrize("lanes", [64, 256, 1024])
 @pytest.mark.parametrize("aligned", [True, False])
 def test_the_order_of_the_tree_is_read_from_the_compiled_layout(lanes, aligned):
@@ -236,7 +294,6 @@ def test_the_order_of_the_tree_is_read_from_the_compiled_layout(lanes, aligned):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from tritongemm.auditing.contestants import contestant
     from tritongemm.auditing.explanation import layout_order
     from tritongemm.kernels.strided_lanes import strided_lanes_kernel as kernel
 

@@ -307,7 +307,7 @@ def _unwrap(found: Any, name: str) -> tuple[Any, list[Any], dict[str, Any], list
     while isinstance(kernel, (Autotuner, Heuristics)):
         if isinstance(kernel, Autotuner):
             configs = list(kernel.configs)
-            if kernel.user_defined_pre_hook or kernel.user_defined_post_hook:
+            if any(getattr(kernel, f"user_defined_{when}_hook", False) for when in ("pre", "post")):
                 uncovered.append("hooks of its autotuner are not run")
         else:
             heuristics |= kernel.values

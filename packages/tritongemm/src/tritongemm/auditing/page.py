@@ -30,8 +30,8 @@ caption { text-align: left; font-weight: 600; padding: .3rem 0; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: bottom; }
 th { color: var(--soft); font-weight: 600; }
 td { white-space: nowrap; } th.text, td.text { text-align: left; } td.text { white-space: normal; min-width: 9rem; }
-ul { margin: .6rem 0; padding-left: 1.2rem; } li { margin: .25rem 0; overflow-wrap: anywhere; }
-.note { color: var(--soft); font-size: .9rem; }
+td.text:first-child { white-space: nowrap; } ul { margin: .6rem 0; padding-left: 1.2rem; } li { margin: .25rem 0;
+overflow-wrap: anywhere; } .note { color: var(--soft); font-size: .9rem; }
 figure { margin: 1.2rem 0; padding: 1rem; background: var(--card); border-radius: .5rem; }
 figcaption { font-weight: 600; margin-bottom: .4rem; }
 svg { width: 100%; height: auto; display: block; }

@@ -80,7 +80,7 @@ def _algebra(contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> 
         found = e.unsanitised.get(c.letter, ())
         if e.trials:
             items.append(f"Operations of {c.letter} that payloads do not cover: {', '.join(found) or 'none'}.")
-        items += [f"{c.letter}: {note}." for note in e.notes.get(c.letter, ())]
+        items += [f"How {c.letter} was evaluated: {note}." for note in e.notes.get(c.letter, ())]
     return Section(f"1. Algebra: {titles[e.status]}", items)
 
 
@@ -98,9 +98,9 @@ def _rounding(contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -
     main = e.main
     gate = main[e.gate]
     items.append(
-        f"Unit: u = 2^-24; sum|p| is the sum of the products' absolute values, {figure(gate.golden_rms)} the rms of "
-        "the results. Bounds are "
-        "those of the summation order found in part 3, of any order where none was found."
+        f"u = 2^-24; sum|p| is the sum of the products' absolute values; the results are {figure(gate.golden_rms)} "
+        "rms. The serial fma chain adds k = 0, 1, 2, ... with one fused multiply-add each, the order of cuBLAS's SGEMM, "
+        "and is simulated. Bounds are those of the order of summation found in part 3, of any order where none was."
     )
     items.append(_bounds(main))
     items.append(_kappa(gate))
@@ -129,7 +129,7 @@ def _errors(title: str, reports: dict[str, ErrorReport], e: RoundingEvidence) ->
         "outputs",
         "max |e|",
         "max |e|/(u·sum|p|)",
-        "rms",
+        "rms/(u·sum|p|)",
         "bias",
         "<= 1 ulp",
         "outside of float64",
@@ -287,7 +287,7 @@ def _explanation(contestants: tuple[Contestant, Contestant], e: RoundingEvidence
         if found.order is not None:
             height = found.order.height(e.main[c.letter].K)
             items.append(f"{c.letter}: a product passes through {height:,} roundings at most in this order.")
-        items += [f"{c.letter}: {note}." for note in e.launched[c.letter].notes]
+        items += [f"How {c.letter} was evaluated: {note}." for note in e.launched[c.letter].notes]
     return Section("3. Explanation", items)
 
 

@@ -246,7 +246,9 @@ def full(
 ) -> RoundingEvidence:
     """Runs both kernels on the whole product, on a GPU, and measures every output.
 
-    The reference is the library's product (`torch.matmul`) in the operands' type, without TF32.
+    The reference is the library's product (`torch.matmul`) in the operands' type, without TF32. Beside it the serial
+    chain of fused multiply-adds is simulated for a sample of the outputs: a library may add in a better order than
+    kernels are held to.
 
     Args:
         contestants: Both kernels.
@@ -260,7 +262,8 @@ def full(
     begun = time.monotonic()
     a, b, dtypes = setting.a, setting.b, setting.dtypes
     M, N = a.shape[0], b.shape[1]
-    names = {c.letter: c.name for c in contestants} | {LIBRARY: f"torch {device.torch.__version__}"}
+    names = {c.letter: c.name for c in contestants}
+    names |= {LIBRARY: f"torch {device.torch.__version__}", CHAIN: "serial fma chain"}
     evidence = RoundingEvidence(LIBRARY, names)
     show("running the kernels", 0)
     results = {c.letter: device.run(c, a, b, dtypes, payloads=False) for c in contestants}
@@ -279,6 +282,8 @@ def full(
     evidence.chain_equal[LIBRARY] = int((library[np.ix_(side.rows, side.columns)] == chain).sum())
     collector = _Collector(evidence, setting, names)
     errors = collector.stratum(ALL)
+    sampled_golden, sampled_magnitude = reference(x, y)
+    errors[CHAIN].add(values_of(chain, dtypes[1]), sampled_golden, sampled_magnitude)
     made = {k: v.codes for k, v in results.items()} | {LIBRARY: library}
     wide_a, wide_b = (device.upload(m) for m in (a, b))
     for block in reference_blocks(wide_a, wide_b):
