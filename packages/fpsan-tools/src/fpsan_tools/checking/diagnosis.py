@@ -9,6 +9,7 @@ import numpy as np
 
 from fpsan_tools.algebra import float_type
 from fpsan_tools.checking import tracing
+from fpsan_tools.checking.comparing import Comparison
 from fpsan_tools.checking.experiments import Budget, input_experiments, shrink, size_rules
 from fpsan_tools.checking.identities import explained
 from fpsan_tools.checking.inputs import is_float
@@ -22,6 +23,7 @@ _QUICK = 0.5
 """Seconds that a trial may take to be repeated often."""
 
 _EXPONENTIALS = frozenset({"math.exp", "math.exp2"})
+_NARROWINGS = frozenset({"arith.truncf", "tt.fp_to_fp"})
 _DIVISIONS = frozenset({"arith.divf", "tt.precise_divf"})
 
 
@@ -55,20 +57,57 @@ def explain(pair: Pair, trial: Trial, budget: float) -> tuple[list[Finding], Div
             if found is not None:
                 findings.append(found)
                 break
+        findings += _extra_roundings(candidates, traces)
         findings += _constants(pair, traces, small) if not findings else []
     rules, kinds = size_rules(pair, trial, small, clock) if trial.sizes else ([], {})
     findings += _known_masking(trial, traces, kinds) + rules
     for comparison in trial.comparisons:
-        findings += relations(comparison, pair.algebra, pair.inputs(trial.seed), trial.sizes)
+        unwritten = _unwritten(trial, comparison)
+        findings += unwritten or relations(comparison, pair.algebra, pair.inputs(trial.seed), trial.sizes)
     # At tiny lengths a side may not use an input at all, so the asked sizes are better, if a trial is quick.
     findings += input_experiments(pair, trial, trial.sizes if trial.seconds < _QUICK else small, clock)
-    findings += _possible(trial, findings, kinds)
+    findings += _possible(trial, findings)
     if small != trial.sizes:
         told = ", ".join(f"{name}={size}" for name, size in small.items())
         notes.append(f"the smallest sizes found at which the sides differ: {told}")
     if clock.exhausted:
         notes.append(f"experiments stopped after {budget:g} seconds (budget=...)")
     return findings, divergence, notes
+
+
+def _unwritten(trial: Trial, comparison: Comparison) -> list[Finding]:
+    """Whether a side left the differing elements as they were."""
+    if comparison.problem or comparison.equal:
+        return []
+    for side, outcome in (("a", trial.a), ("b", trial.b)):
+        before = outcome.before.get(comparison.name)
+        after = getattr(comparison, side)
+        if before is None or before.shape != after.shape:
+            continue
+        if np.array_equal(after[comparison.different], before[comparison.different]):
+            text = f"Side {side} does not write the differing elements of {comparison.name!r}."
+            return [Finding("not written", text, False, "they have the bits that they had before the launch")]
+    return []
+
+
+def _extra_roundings(
+    candidates: Mapping[str, tracing.Candidate], traces: tuple[tracing.Trace, tracing.Trace]
+) -> list[Finding]:
+    """A narrowing cast where the sides part, of a kind that the other side does not have."""
+    for side, candidate in candidates.items():
+        visit = candidate.visit
+        other = traces[1] if side == "a" else traces[0]
+        if visit.operation.name not in _NARROWINGS or any(
+            v.operation.name in _NARROWINGS and v.element.bits == visit.element.bits for v in other.visits
+        ):
+            continue
+        place = visit.operation.location.user
+        text = (
+            f"Side {side} narrows an intermediate to {visit.element.bits} bits ({visit.element.name}), which the other "
+            "side does not do. Payloads see every narrowing; whether this one is intended is for you to say."
+        )
+        return [Finding("extra rounding", text, None, f"{visit.operation.name} at {place}")]
+    return []
 
 
 def _seeds(pair: Pair, trial: Trial) -> range:
@@ -83,7 +122,7 @@ def _seeds(pair: Pair, trial: Trial) -> range:
 def _constants(pair: Pair, traces: tuple[tracing.Trace, tracing.Trace], sizes: Mapping[str, int]) -> list[Finding]:
     """Float constants that only one of the kernels names, if each names few that the other does not."""
     own = [trace.constants for trace in traces]
-    only = [sorted(own[0] - own[1]), sorted(own[1] - own[0])]
+    only = [sorted((t, p) for t, p in one - two if p) for one, two in (own, own[::-1])]
     if not any(only) or max(map(len, only)) > 2:
         return []
     told = []
@@ -129,13 +168,13 @@ def _names_infinity(traces: tuple[tracing.Trace, tracing.Trace]) -> bool:
     return any(trace.minus_infinity for trace in traces)
 
 
-def _possible(trial: Trial, findings: list[Finding], kinds: Mapping[str, str]) -> list[Finding]:
+def _possible(trial: Trial, findings: list[Finding]) -> list[Finding]:
     """Non-identities that these kernels may meet, where no experiment could decide; only if nothing else was found."""
     if findings:
         return []
     used = _operations(trial)
     told = []
-    if any(ops & _EXPONENTIALS and ops & _DIVISIONS for ops in used) and not kinds:
+    if any(ops & _EXPONENTIALS and ops & _DIVISIONS for ops in used) and not trial.sizes:
         told.append("softmax over an even number of elements (try odd lengths)")
     divided = any(ops & _DIVISIONS and "arith.truncf" in ops for ops in used)
     if divided and any(is_float(c.dtype) and "16" in c.dtype for c in trial.comparisons):

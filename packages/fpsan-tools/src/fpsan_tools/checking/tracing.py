@@ -323,7 +323,13 @@ def compare_traces(a: Trace, b: Trace) -> tuple[Divergence, dict[str, Candidate]
         and [v.operation.name for v in a.visits[: left.position + 1]]
         == [v.operation.name for v in b.visits[: right.position + 1]]
     )
-    sure = aligned or bool(loading) or all(c.contrast for c in candidates.values())
+    computed = [c.visit.operation.name for c in candidates.values()]
+    sure = (
+        aligned
+        or bool(loading)
+        or all(c.contrast for c in candidates.values())
+        or any(name not in _GROUPING for name in computed)
+    )
     if loading:
         text = "The sides load different values."
     elif len(candidates) == 1:

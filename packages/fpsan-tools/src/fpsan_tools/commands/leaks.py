@@ -6,22 +6,22 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from fpsan_tools import algebra
-from fpsan_tools.arrays import TRITON_NAMES, passed, typed
+from fpsan_tools.arrays import TRITON_NAMES, typed
 from fpsan_tools.checking.inputs import Source
 from fpsan_tools.checking.rendering import table
 from fpsan_tools.checking.sides import Engine, is_kernel, unwrapped
 from fpsan_tools.checking.verdict import EXIT_STATUS, INCONCLUSIVE
 from fpsan_tools.commands import check, expressions, sources
+from fpsan_tools.cpu import on_cpu
 from fpsan_tools.errors import FpsanError, TritonUnavailable, UnknownName
 from fpsan_tools.ttir import compile as compiler
-from fpsan_tools.ttir.coverage import Unsanitised, gaps
+from fpsan_tools.ttir.coverage import Unsanitised
 
 
 def register(subparsers: Any) -> None:
@@ -83,8 +83,8 @@ def _by_types(arguments: argparse.Namespace) -> list[Unsanitised]:
     types = dict(_type(part) for part in _parts(arguments.types))
     constants = dict(arguments.const)
     names = [parameter.name for parameter in kernel.params]
-    for name in (*types, *constants):
-        if name not in names and name in types:
+    for name in types:
+        if name not in names:
             raise UnknownName.of(f"parameter of kernel {compiler.kernel_name(kernel)!r}", name, names)
     missing = [p.name for p in kernel.params if p.name not in types and p.name not in constants and not p.has_default]
     if missing:
@@ -94,26 +94,11 @@ def _by_types(arguments: argparse.Namespace) -> list[Unsanitised]:
             f"--const {n}=..." for n in values
         ]
         raise FpsanError(f"kernel {compiler.kernel_name(kernel)!r}: give {' '.join(told)}, or --inputs spec.py")
-    return static_gaps(
-        kernel, {**{name: _example(name, kind) for name, kind in types.items()}, **constants}, arguments.algebra
-    )
-
-
-def static_gaps(kernel: Any, arguments: Mapping[str, Any], version: str | None) -> list[Unsanitised]:
-    """Compile a kernel for some arguments and list what is not instrumented; nothing is run.
-
-    Args:
-        kernel: a `@triton.jit` function.
-        arguments: by name.
-        version: of the algebra, None for the installed Triton's.
-
-    Returns:
-        The operations.
-    """
-    _, backend = compiler.backend_for()
-    bound, specialization, options = compiler.bind(kernel, (), dict(arguments), backend)
-    compiled = compiler.compile_kernel(kernel, bound, specialization, options, False)
-    return gaps(compiled.module, algebra.get(version))
+    examples = {name: _example(kind) for name, kind in types.items()}
+    # Compiled as for a launch, of which no program is run.
+    with on_cpu(version=arguments.algebra, programs=()) as session:
+        kernel[(1,)](**examples, **constants)
+    return session.launches[0].unsanitised
 
 
 def _parts(text: str) -> list[str]:
@@ -131,7 +116,7 @@ def _type(text: str) -> tuple[str, str]:
 _SCALARS = {"i1": True, "i32": 17, "i64": (1 << 40) + 17, "u64": (1 << 63) + 17, "fp32": 0.5}
 
 
-def _example(name: str, kind: str) -> Any:
+def _example(kind: str) -> Any:
     """An argument of a type: an array of one element for a pointer, or a number."""
     known = sorted({*TRITON_NAMES.values()})
     if kind.startswith("*"):
@@ -142,10 +127,8 @@ def _example(name: str, kind: str) -> Any:
         bits = 8 if width.group() == "fp8" or element == "i1" else int(width.group())
         array = np.zeros(1, f"u{bits // 8}")
         if element == "i1":
-            return passed(name, array.astype(np.bool_))
-        if element.startswith(("fp", "bf")):
-            return passed(name, typed(array, element))
-        return passed(name, array.view(f"{element[0]}{bits // 8}"))
+            return array.astype(np.bool_)
+        return typed(array, element) if element.startswith(("fp", "bf")) else array.view(f"{element[0]}{bits // 8}")
     if kind not in _SCALARS:
         raise UnknownName.of("type", kind, [*_SCALARS, *(f"*{k}" for k in known)])
     return _SCALARS[kind]
