@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 
 INF, NAN = math.inf, math.nan
+HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Oracle:
         self.bits = facts.exponent_bits + facts.mantissa_bits + (1 if facts.signed else 0)
         self.max = self.finite(self.last)
         self.beyond = self.finite(self.last + 1)  # the value that would follow if the exponent went on
+        self._places: dict[Fraction, tuple[int, Fraction, Fraction, Fraction]] = {}
         self.has_nan = facts.nan != "none"
         self.lowest = Fraction(0) if facts.zero else self.finite(0)
 
@@ -136,6 +138,13 @@ class Oracle:
             codes.insert(0, -1)
             values.insert(0, Fraction(0))
         return codes, values
+
+    def place(self, x: Fraction) -> tuple[int, Fraction, Fraction, Fraction]:
+        """:meth:`around`, and where between the two x lies, from 0 to below 1; remembered."""
+        if x not in self._places:
+            code, low, high = self.around(x)
+            self._places[x] = code, low, high, (x - low) / (high - low)
+        return self._places[x]
 
     def around(self, x: Fraction) -> tuple[int, Fraction, Fraction]:
         """Code and value of the largest value that is not above x >= 0, and the value after it.
@@ -188,8 +197,7 @@ class Oracle:
             negative, size = math.copysign(1, x) < 0, Fraction(0)
         else:
             negative, size = x < 0, abs(x)
-        code, low, high = self.around(size)
-        delta = (size - low) / (high - low)
+        code, low, high, delta = self.place(size)
         up = self.goes_up(mode, delta, code % 2 == 1, negative, r, n)
         magnitude = high if up else low
         if negative and not self.facts.signed:
@@ -213,20 +221,26 @@ class Oracle:
     @staticmethod
     def goes_up(mode: str, delta: Fraction, odd: bool, negative: bool, r: int, n: int) -> bool:
         """Does the magnitude go to the upper neighbour, ``delta`` of the way towards it?"""
-        half = Fraction(1, 2)
-        scaled = delta * 2**n
-        whole = scaled // 1
-        return {
-            "nearest_even": delta > half or (delta == half and odd),
-            "nearest_away": delta >= half,
-            "toward_zero": False,
-            "up": delta > 0 and not negative,
-            "down": delta > 0 and negative,
-            "to_odd": delta > 0 and not odd,
-            "stochastic": whole + r >= 2**n,
-            "stochastic_b": delta + (r + half) / 2**n >= 1,
-            "stochastic_c": round(scaled) + r >= 2**n,  # Python rounds a Fraction to nearest even
-        }[mode]
+        match mode:
+            case "nearest_even":
+                return delta > HALF or (delta == HALF and odd)
+            case "nearest_away":
+                return delta >= HALF
+            case "toward_zero":
+                return False
+            case "up":
+                return delta > 0 and not negative
+            case "down":
+                return delta > 0 and negative
+            case "to_odd":
+                return delta > 0 and not odd
+            case "stochastic":
+                return delta * 2**n // 1 + r >= 2**n
+            case "stochastic_b":
+                return delta + (r + HALF) / 2**n >= 1
+            case "stochastic_c":
+                return round(delta * 2**n) + r >= 2**n  # Python rounds a Fraction to nearest even
+        raise ValueError(mode)
 
     def end(self, positive: bool, policy: str, infinite: bool) -> float:
         """What a number beyond the range becomes."""

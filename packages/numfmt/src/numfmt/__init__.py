@@ -31,6 +31,9 @@ from numfmt.formats import (
 from numfmt.rounding import OVERFLOWS, ROUNDINGS
 
 if TYPE_CHECKING:  # what `_LAZY` names, for type checkers
+    from numfmt._fast.backend import backend as backend
+    from numfmt._fast.backend import get_backend as get_backend
+    from numfmt._fast.backend import set_backend as set_backend
     from numfmt.arithmetic import add as add
     from numfmt.arithmetic import div as div
     from numfmt.arithmetic import fma as fma
@@ -40,10 +43,21 @@ if TYPE_CHECKING:  # what `_LAZY` names, for type checkers
     from numfmt.bounds import dot_bound as dot_bound
     from numfmt.bounds import error_bound as error_bound
     from numfmt.bounds import gamma as gamma
+    from numfmt.elements import INT4 as INT4
+    from numfmt.elements import INT8 as INT8
+    from numfmt.elements import MXINT8_ELEMENT as MXINT8_ELEMENT
+    from numfmt.elements import NF4 as NF4
+    from numfmt.elements import UINT4 as UINT4
+    from numfmt.elements import UINT8 as UINT8
+    from numfmt.elements import FixedFormat as FixedFormat
+    from numfmt.elements import TableFormat as TableFormat
     from numfmt.exact import condition_number as condition_number
     from numfmt.exact import exact_dot as exact_dot
     from numfmt.exact import exact_matmul as exact_matmul
     from numfmt.exact import exact_sum as exact_sum
+    from numfmt.explanation import explain as explain
+    from numfmt.families import lookup as lookup
+    from numfmt.families import p3109 as p3109
     from numfmt.linalg import dot as dot
     from numfmt.linalg import matmul as matmul
     from numfmt.reports import ErrorReport as ErrorReport
@@ -52,14 +66,16 @@ if TYPE_CHECKING:  # what `_LAZY` names, for type checkers
     from numfmt.reports import sum_report as sum_report
     from numfmt.sums import Accumulator as Accumulator
     from numfmt.sums import accumulate as accumulate
+    from numfmt.tables import formats_table as formats_table
 
 __version__ = "0.1.0"
 
 #: Public names that are loaded on first use, and the modules they live in.
 _LAZY: dict[str, str] = {
-    "Accumulator": "numfmt.sums",
     "accumulate": "numfmt.sums",
+    "Accumulator": "numfmt.sums",
     "add": "numfmt.arithmetic",
+    "backend": "numfmt._fast.backend",
     "condition_number": "numfmt.exact",
     "div": "numfmt.arithmetic",
     "dot": "numfmt.linalg",
@@ -71,16 +87,30 @@ _LAZY: dict[str, str] = {
     "exact_dot": "numfmt.exact",
     "exact_matmul": "numfmt.exact",
     "exact_sum": "numfmt.exact",
+    "explain": "numfmt.explanation",
+    "FixedFormat": "numfmt.elements",
     "fma": "numfmt.arithmetic",
+    "formats_table": "numfmt.tables",
     "gamma": "numfmt.bounds",
+    "get_backend": "numfmt._fast.backend",
+    "INT4": "numfmt.elements",
+    "INT8": "numfmt.elements",
+    "lookup": "numfmt.families",
     "matmul": "numfmt.linalg",
     "mul": "numfmt.arithmetic",
+    "MXINT8_ELEMENT": "numfmt.elements",
+    "NF4": "numfmt.elements",
+    "p3109": "numfmt.families",
+    "set_backend": "numfmt._fast.backend",
     "sqrt": "numfmt.arithmetic",
     "sub": "numfmt.arithmetic",
     "sum_report": "numfmt.reports",
+    "TableFormat": "numfmt.elements",
+    "UINT4": "numfmt.elements",
+    "UINT8": "numfmt.elements",
 }
 
-__all__ = [  # noqa: RUF022 (grouped by subject)
+__all__ = [
     "FloatFormat",
     "FORMATS",
     "FP64",

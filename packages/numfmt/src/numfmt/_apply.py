@@ -91,6 +91,31 @@ def check_random(random: Any, random_bits: int, shape: tuple[int, ...]) -> NDArr
     return array.astype(np.uint32)
 
 
+def random_integers(rng: Seed, random: Any, random_bits: int, shape: tuple[int, ...]) -> NDArray[np.uint32]:
+    """Random integers in ``[0, 2**random_bits)``: the user's, or those of a seed."""
+    if random is not None:
+        return check_random(random, random_bits, shape)
+    count = int(np.prod(shape, dtype=np.int64))
+    return philox_words(draw_key(rng), 0, count).reshape(shape) >> np.uint32(32 - random_bits)
+
+
+def exact_float64(x: Any) -> NDArray[np.float64]:
+    """x as float64 if that is exact.
+
+    Raises:
+        TypeError: If x holds no real numbers, or numbers that float64 does not hold.
+    """
+    from numfmt.formats import FP64
+
+    array = as_numbers(x)
+    if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
+        return widen(array)
+    low, high = (np.asarray(FP64.round(array, mode), np.float64) for mode in ("down", "up"))
+    if not np.array_equal(low, high, equal_nan=True):
+        raise TypeError("x holds numbers that float64 does not hold exactly; round them to FP64 first")
+    return high
+
+
 def check_nan(nan: object) -> str | None:
     """The name of a replacement for NaN, checked."""
     if nan is None or nan in NAN_REPLACEMENTS:
@@ -171,6 +196,8 @@ def _round_fast(
     source = array if array.dtype.kind == "f" else array.astype(np.float64)
     flat = np.ascontiguousarray(source).reshape(-1)
     target = result.reshape(-1) if result.flags.c_contiguous else np.empty(result.size, result.dtype)
+    if np.may_share_memory(flat, target) and (flat.dtype != target.dtype or flat.ctypes.data != target.ctypes.data):
+        flat = flat.copy()  # results must not overwrite numbers that are still to be read
     flat_words = None if words is None else words.reshape(-1)
     try:
         if use_numba(array.size):

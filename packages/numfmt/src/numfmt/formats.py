@@ -421,6 +421,16 @@ class FloatFormat:
         values = self.values()
         return np.unique(values[np.isfinite(values)])
 
+    def table(self) -> str:
+        """The format's whole value set as text, one line a code: code, bit fields, value and kind.
+
+        Raises:
+            ValueError: For formats of more than 12 bits.
+        """
+        from numfmt import tables
+
+        return tables.value_table(self)
+
     def ulp(self, x: Any) -> Any:
         """Unit in the last place: the distance between values of this format in the binade of x.
 

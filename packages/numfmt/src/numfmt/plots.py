@@ -1,0 +1,178 @@
+"""Pictures of formats: where the values lie, how far apart they are, what rounding does to a sweep, where sums stop.
+
+Every function draws into an axes and returns it, so that pictures can be combined. Needs matplotlib
+(``pip install 'numfmt-sim[plot]'``), which is imported on the first call.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numfmt.formats import FloatFormat
+
+
+def _axes(axes: Any) -> Any:
+    """The axes given, or those of a new figure that no window shows."""
+    if axes is not None:
+        return axes
+    try:
+        figure = importlib.import_module("matplotlib.figure")
+    except ImportError:
+        raise ImportError("plots need matplotlib; install it with: pip install 'numfmt-sim[plot]'") from None
+    return figure.Figure(figsize=(8, 4.5), layout="constrained").add_subplot()
+
+
+def values(formats: Sequence[Any], axes: Any = None) -> Any:
+    """The positive values of formats as ticks on a logarithmic line, one row a format.
+
+    Args:
+        formats: Formats of at most 12 bits.
+        axes: Matplotlib axes; None makes a figure.
+
+    Returns:
+        The axes.
+    """
+    ax = _axes(axes)
+    for row, fmt in enumerate(formats):
+        numbers = fmt.finite_values()
+        numbers = numbers[numbers > 0]
+        ax.plot(numbers, np.full(numbers.size, row), "|", markersize=14)
+    ax.set_xscale("log", base=2)
+    ax.set_yticks(range(len(formats)), [fmt.name for fmt in formats])
+    ax.set_ylim(-0.7, len(formats) - 0.3)
+    ax.set_xlabel("value")
+    ax.set_title("Positive values")
+    return ax
+
+
+def spacing(formats: Sequence[FloatFormat], axes: Any = None) -> Any:
+    """Relative distance between neighbouring values, ulp(x) / x, over the whole range of each format.
+
+    Args:
+        formats: Formats of any width.
+        axes: Matplotlib axes; None makes a figure.
+
+    Returns:
+        The axes.
+    """
+    ax = _axes(axes)
+    for fmt in formats:
+        exponents = np.arange(fmt.emin - fmt.mantissa_bits if fmt.subnormals else fmt.emin, fmt.emax + 1)
+        x = np.ldexp(1.0, np.repeat(exponents, 32)) * np.tile(np.linspace(1, 2, 32, endpoint=False), exponents.size)
+        x = x[x <= fmt.max]
+        ax.plot(x, np.asarray(fmt.ulp(x)) / x, label=fmt.name)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set_xlabel("x")
+    ax.set_ylabel("ulp(x) / x")
+    ax.set_title("Relative distance between neighbouring values")
+    ax.legend()
+    return ax
+
+
+def error(
+    formats: Sequence[FloatFormat],
+    rounding: str = "nearest_even",
+    axes: Any = None,
+    low: float = 0.5,
+    high: float = 4.0,
+) -> Any:
+    """Relative error of rounding a sweep of numbers.
+
+    Args:
+        formats: Formats.
+        rounding: Rounding mode; stochastic modes use the seed 0.
+        axes: Matplotlib axes; None makes a figure.
+        low: Smallest number.
+        high: Largest number.
+
+    Returns:
+        The axes.
+    """
+    ax = _axes(axes)
+    x = np.geomspace(low, high, 4001)
+    for fmt in formats:
+        ax.plot(x, (np.asarray(fmt.round(x, rounding, rng=0)) - x) / x, linewidth=0.8, label=fmt.name)
+    ax.set_xscale("log", base=2)
+    ax.set_xlabel("x")
+    ax.set_ylabel("(round(x) - x) / x")
+    ax.set_title(f"Relative error of rounding, {rounding}")
+    ax.legend()
+    return ax
+
+
+def stagnation(
+    formats: Sequence[FloatFormat],
+    rounding: str = "nearest_even",
+    axes: Any = None,
+    term: float = 0.01,
+    count: int = 10**4,
+) -> Any:
+    """Running sums of one small term: where adding it no longer changes the sum.
+
+    Args:
+        formats: Formats of the running sum.
+        rounding: Rounding mode of every addition; stochastic modes use the seed 0.
+        axes: Matplotlib axes; None makes a figure.
+        term: The term.
+        count: How often it is added.
+
+    Returns:
+        The axes.
+    """
+    from numfmt.sums import Accumulator
+
+    ax = _axes(axes)
+    steps = np.unique(np.linspace(0, count, 400).astype(int))
+    for fmt in formats:
+        adder = Accumulator(1, fmt, rounding=rounding, seed=0)
+        totals = [0.0]
+        for start, stop in itertools.pairwise(steps):
+            adder.add(np.full((1, stop - start), term))
+            totals.append(float(adder.total()[0]))
+        ax.plot(steps, totals, label=fmt.name)
+    ax.plot(steps, steps * term, "k:", label="exact")
+    ax.set_xlabel("terms")
+    ax.set_ylabel("running sum")
+    ax.set_title(f"Adding {term:g} again and again, {rounding}")
+    ax.legend()
+    return ax
+
+
+#: The pictures by name.
+PLOTS: dict[str, Callable[..., Any]] = {
+    "values": values,
+    "spacing": spacing,
+    "error": error,
+    "stagnation": stagnation,
+}
+
+
+def save(axes: Any, path: str | Path) -> Path:
+    """Save the figure of an axes; the file appears complete or not at all.
+
+    Args:
+        axes: Axes of one of the functions above.
+        path: File name; its ending chooses the type (png, svg, pdf).
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: For an ending that matplotlib does not know.
+    """
+    target = Path(path)
+    kind = target.suffix.removeprefix(".") or "png"
+    temporary = target.with_name(f".{target.name}.partial")
+    try:
+        axes.figure.savefig(temporary, format=kind, dpi=150)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
