@@ -148,6 +148,22 @@ def test_ml_dtypes_arrays_are_taken_exactly():
     assert (FP32.round(np.array([1, -2], ml_dtypes.int4)) == [1, -2]).all()
 
 
+@pytest.mark.parametrize(
+    "x", [0, 0.0, -1, 2**63, -(2**63), np.int64(-(2**63)), np.uint64(2**64 - 1), Fraction(1, 3), 2**1100]
+)
+def test_scalars_give_what_arrays_give_without_a_warning(x):
+    wide = numfmt.FloatFormat("wide", 0, 20, 10, "finite")  # has no fast way
+    for fmt in (*numfmt.FORMATS.values(), wide):
+        array = np.array([x, x], object if isinstance(x, Fraction) or x == 2**1100 else None)
+        for mode in ("nearest_even", "to_odd", "stochastic"):
+            assert np.array_equal(fmt.round(x, mode, rng=1), fmt.round(array, mode, rng=1)[0], equal_nan=True)
+        assert fmt.encode(x) == fmt.encode(array)[0]
+        assert fmt.ulp(x) == fmt.ulp(array)[0]
+        assert np.array_equal(fmt.next_up(x), fmt.next_up(array)[0], equal_nan=True)
+        code = fmt.encode(1.0)
+        assert fmt.decode(code) == fmt.decode([code])[0]
+
+
 def test_longdouble_is_rounded_once():
     if np.finfo(np.longdouble).nmant != 63:
         pytest.skip("longdouble is not the 80-bit type here")

@@ -58,7 +58,7 @@ def as_numbers(x: Any, argument: str = "x") -> NDArray[Any]:
 
 
 def take_apart(x: Any) -> Parts:
-    """Parts of any input numbers, exactly."""
+    """Parts of any input numbers, exactly; one-dimensional input, since scalars warn where arrays wrap around."""
     array = as_numbers(x)
     kind = array.dtype.kind
     if kind == "O":
@@ -156,8 +156,10 @@ def round_to(
     result = _result(out, array.shape, dtype)
     if not _round_fast(fmt, array, result, mode, policy, nan, key, words, random_bits):
         if mode.stochastic and words is None:
-            words = philox_words(key, 0, array.size).reshape(array.shape) >> np.uint32(32 - random_bits)
-        result[...] = round_parts(fmt, take_apart(array), mode, policy, nan, words, random_bits)
+            words = philox_words(key, 0, array.size) >> np.uint32(32 - random_bits)
+        flat = words if words is None else words.reshape(-1)
+        exact = round_parts(fmt, take_apart(array.reshape(-1)), mode, policy, nan, flat, random_bits)
+        result[...] = exact.reshape(array.shape)
     if out is not None:
         return out
     return result if isinstance(x, np.ndarray) else result[()]

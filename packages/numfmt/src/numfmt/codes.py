@@ -37,11 +37,12 @@ def encode(
 ) -> Any:
     """Round and encode; see :meth:`FloatFormat.encode`."""
     rounded = _apply.round_to(fmt, x, rounding, rng, overflow, nan, random_bits, random)
-    return code_of(fmt, np.asarray(rounded, np.float64))[()]
+    values = np.asarray(rounded, np.float64)
+    return code_of(fmt, values.reshape(-1)).reshape(values.shape)[()]
 
 
 def code_of(fmt: FloatFormat, values: NDArray[np.float64]) -> NDArray[Any]:
-    """Codes of float64 numbers that are values of the format already, same shape."""
+    """Codes of float64 numbers that are values of the format already, one-dimensional."""
     m = fmt.mantissa_bits
     special = ~np.isfinite(values)
     magnitude = np.where(special, 0.0, np.abs(values))
@@ -75,7 +76,7 @@ def decode(fmt: FloatFormat, codes: Any) -> Any:
     code = array.astype(np.uint64)
     if fmt.bits <= _TABLE_BITS:
         return _table(fmt)[code][()]
-    return _decode(fmt, code)[()]
+    return _decode(fmt, code.reshape(-1)).reshape(code.shape)[()]
 
 
 def _decode(fmt: FloatFormat, code: NDArray[np.uint64]) -> NDArray[np.float64]:

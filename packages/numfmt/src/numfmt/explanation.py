@@ -137,7 +137,7 @@ def explain(
     number = parse_number(x) if isinstance(x, str) else x
     if not isinstance(number, float) or (math.isfinite(number) and number != 0):
         number = Fraction(number)
-    elif number == 0 and math.copysign(1, number) > 0:
+    elif number == 0 and (math.copysign(1, number) > 0 or not getattr(fmt, "negative_zero", False)):
         number = Fraction(0)
     mode = rounding_mode(rounding)
     default = fmt.overflow if isinstance(fmt, FloatFormat) else "saturate"

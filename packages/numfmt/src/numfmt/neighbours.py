@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 def ulp(fmt: FloatFormat, x: Any) -> Any:
     """Distance between values in the binade of x; see :meth:`FloatFormat.ulp`."""
-    parts = _apply.take_apart(x)
+    numbers = _apply.as_numbers(x)
+    parts = _apply.take_apart(numbers.reshape(-1))
     lowest = fmt.emin - fmt.mantissa_bits if fmt.subnormals else fmt.emin
     top = np.where(parts.significand == 0, fmt.emin - 1, np.minimum(parts.exponent + 63, fmt.emax))
     result = np.ldexp(1.0, np.where(top >= fmt.emin, top - fmt.mantissa_bits, lowest))
-    return np.where(parts.nan, np.nan, np.where(parts.infinite, np.inf, result))[()]
+    result = np.where(parts.nan, np.nan, np.where(parts.infinite, np.inf, result))
+    return result.reshape(numbers.shape)[()]
 
 
 def next_up(fmt: FloatFormat, x: Any) -> Any:
