@@ -40,6 +40,17 @@ if TYPE_CHECKING:  # what `_LAZY` names, for type checkers
     from numfmt.arithmetic import mul as mul
     from numfmt.arithmetic import sqrt as sqrt
     from numfmt.arithmetic import sub as sub
+    from numfmt.blocks import BLOCK_FORMATS as BLOCK_FORMATS
+    from numfmt.blocks import MXFP4 as MXFP4
+    from numfmt.blocks import MXFP6_E2M3 as MXFP6_E2M3
+    from numfmt.blocks import MXFP6_E3M2 as MXFP6_E3M2
+    from numfmt.blocks import MXFP8_E4M3 as MXFP8_E4M3
+    from numfmt.blocks import MXFP8_E5M2 as MXFP8_E5M2
+    from numfmt.blocks import MXINT8 as MXINT8
+    from numfmt.blocks import NVFP4 as NVFP4
+    from numfmt.blocks import BlockArray as BlockArray
+    from numfmt.blocks import BlockFormat as BlockFormat
+    from numfmt.blocks import block_floating_point as block_floating_point
     from numfmt.bounds import dot_bound as dot_bound
     from numfmt.bounds import error_bound as error_bound
     from numfmt.bounds import gamma as gamma
@@ -72,6 +83,17 @@ __version__ = "0.1.0"
 
 #: Public names that are loaded on first use, and the modules they live in.
 _LAZY: dict[str, str] = {
+    "BLOCK_FORMATS": "numfmt.blocks",
+    "BlockArray": "numfmt.blocks",
+    "BlockFormat": "numfmt.blocks",
+    "MXFP4": "numfmt.blocks",
+    "MXFP6_E2M3": "numfmt.blocks",
+    "MXFP6_E3M2": "numfmt.blocks",
+    "MXFP8_E4M3": "numfmt.blocks",
+    "MXFP8_E5M2": "numfmt.blocks",
+    "MXINT8": "numfmt.blocks",
+    "NVFP4": "numfmt.blocks",
+    "block_floating_point": "numfmt.blocks",
     "accumulate": "numfmt.sums",
     "Accumulator": "numfmt.sums",
     "add": "numfmt.arithmetic",

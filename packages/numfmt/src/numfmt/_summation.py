@@ -317,7 +317,8 @@ class Lanes:
     def total(self) -> Float64Array:
         used = min(self._lanes, self._done)
         if used <= 1:
-            return self._sums[0].copy()
+            only: Float64Array = self._sums[0].copy()
+            return only
         columns = replace(self._columns, stream=self._columns.stream + 1)
         tree = Tree(self._ops, columns)
         tree.add_block(self._sums[:used], self._ops.fmt.precision)
