@@ -330,12 +330,18 @@ def test_matmul_is_exact(operand, accumulator, shape):
         np.testing.assert_array_equal(A.matmul(a, b, c, dtype=accumulator), exact_product(a, b, bits) + c)
 
 
-@pytest.mark.parametrize("operand", [8, 16, 32, 64])
-@pytest.mark.parametrize("extreme", [0, -1, 1])
-def test_matmul_is_exact_where_every_limb_is_extreme(operand, extreme):
-    # Patterns 0x80..., 0x7F... and all ones, in long sums: the largest partial sums that can occur.
-    value = {0: 1 << (operand - 1), -1: (1 << operand) - 1, 1: (1 << (operand - 1)) - 1}[extreme]
-    k = 4100
+EXTREME = {
+    8: (0x80, 0x7F, 0xFF),
+    16: (0x8000, 0x7FFF, 0xFFFF),
+    32: (0x80000000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFF7FFF, 0x80008000),
+    # The last ones have the largest limbs of 22 bits: odd, so that a rounded partial sum would show.
+    64: (1 << 63, (1 << 63) - 1, (1 << 64) - 1, 0x1FFFFF | 0x1FFFFF << 22 | 0x7FFFF << 44, 0x200001 | 0x200001 << 22),
+}
+
+
+@pytest.mark.parametrize(("operand", "value"), [(bits, value) for bits, values in EXTREME.items() for value in values])
+def test_matmul_is_exact_where_every_limb_is_extreme(operand, value):
+    k = 5001
     a, b = np.full((2, k), value, UNSIGNED[operand]), np.full((k, 2), value, UNSIGNED[operand])
     for accumulator in ("fp32", "fp64"):
         bits = algebra.float_type(accumulator).bits
