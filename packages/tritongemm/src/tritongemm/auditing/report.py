@@ -99,7 +99,7 @@ def _rounding(contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -
     gate = main[e.gate]
     items.append(
         f"u = 2^-24; sum|p| is the sum of the products' absolute values; the results are {figure(gate.golden_rms)} "
-        "rms. The serial fma chain adds k = 0, 1, 2, ... with one fused multiply-add each, the order of cuBLAS's SGEMM, "
+        "rms. The serial fma chain adds k = 0, 1, 2, ... with one fused multiply-add each, as cuBLAS's SGEMM does, "
         "and is simulated. Bounds are those of the order of summation found in part 3, of any order where none was."
     )
     items.append(_bounds(main))
