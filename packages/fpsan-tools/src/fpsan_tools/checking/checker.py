@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 
 from fpsan_tools import algebra
 from fpsan_tools.checking.comparing import Comparison, compare, pair_outputs
-from fpsan_tools.checking.inputs import Arguments, MakeInputs, Source, bits_of
+from fpsan_tools.checking.inputs import Arguments, MakeInputs, Source, bits_of, is_float
 from fpsan_tools.checking.sides import Engine, Outcome, as_side, choose_engine, name_of
 from fpsan_tools.checking.verdict import DIFFERENT, EQUAL, INCONCLUSIVE, Gap, Verdict
 from fpsan_tools.errors import FpsanError, OutOfBounds
@@ -135,6 +136,7 @@ def check(
     engine: str = "auto",
     version: str | None = None,
     bounds: str = "live",
+    special_values: bool = False,
     seeds: Iterable[int] = (0, 1),
     sizes: Mapping[str, int] | None = None,
     diagnose: bool = True,
@@ -159,6 +161,8 @@ def check(
             the inputs lie there.
         version: of the algebra ("3.8", "3.9", "3.9-homomorphic"), None for the installed Triton's.
         bounds: on the CPU: "live" refuses accesses outside of the arrays; "all" also where lanes are masked off.
+        special_values: whether sides with equal payloads are also run with IEEE arithmetic, on the CPU, to see whether
+            NaN and infinity appear at the same places: payloads know neither, so that 0 times infinity is 0.
         seeds: numbers for the generator; every one is tried.
         sizes: sizes instead of the defaults of `make_inputs`.
         diagnose: whether to explain a difference by experiments.
@@ -185,7 +189,46 @@ def check(
     chosen = Engine(choose_engine(engine, sample), version, bounds)
     pair = Pair(left, right, source, chosen, outputs)
     trials = [pair.run(seed) for seed in tried]
-    return _verdict(pair, trials, diagnose, budget)
+    verdict = _verdict(pair, trials, diagnose, budget)
+    if special_values and verdict.equal:
+        verdict = _with_special_values(pair, trials[0], verdict)
+    return verdict
+
+
+def _with_special_values(pair: Pair, trial: Trial, verdict: Verdict) -> Verdict:
+    """Compare where NaN and infinity are when both sides compute with IEEE arithmetic."""
+    engine = dataclasses.replace(pair.engine, name="cpu", domain="ieee")
+    ordinary = Pair(pair.a, pair.b, pair.source, engine, pair.outputs).run(trial.seed, trial.sizes)
+    if ordinary.stopped:
+        _, reason = _why_stopped(pair, ordinary)
+        return dataclasses.replace(verdict, notes=(*verdict.notes, f"not run with IEEE arithmetic: {reason}"))
+    for comparison in ordinary.comparisons:
+        if not is_float(comparison.dtype) or comparison.problem:
+            continue
+        a, b = (_kinds(bits, comparison.dtype) for bits in (comparison.a, comparison.b))
+        different = a != b
+        if different.any():
+            first = tuple(int(i) for i in np.argwhere(different)[0])
+            told = [_KINDS[int(kinds[first])] for kinds in (a, b)]
+            reason = (
+                f"payloads agree, but with IEEE arithmetic {int(different.sum())} of {different.size} elements of "
+                f"{comparison.name!r} are NaN or infinite on one side only: at {list(first)} side a is {told[0]} and "
+                f"side b {told[1]}."
+            )
+            return dataclasses.replace(verdict, outcome=DIFFERENT, reason=reason)
+    note = "with IEEE arithmetic NaN and infinity appear at the same places on both sides"
+    return dataclasses.replace(verdict, notes=(*verdict.notes, note))
+
+
+_KINDS = ("finite", "infinite", "NaN")
+
+
+def _kinds(bits: Any, dtype: str) -> Any:
+    """0 for finite, 1 for infinite, 2 for NaN, per element."""
+    from fpsan_tools.domains.formats import FORMATS
+
+    values = np.asarray(FORMATS[algebra.float_type(dtype).mlir].decode(bits))
+    return np.isinf(values) + 2 * np.isnan(values)
 
 
 def _require_repeatable(source: Source, sample: Arguments, seed: int) -> None:

@@ -19,9 +19,6 @@ from fpsan_tools.checking.verdict import Divergence, Finding
 if TYPE_CHECKING:
     from fpsan_tools.checking.checker import Pair, Trial
 
-_QUICK = 0.5
-"""Seconds that a trial may take to be repeated often."""
-
 _EXPONENTIALS = frozenset({"math.exp", "math.exp2"})
 _NARROWINGS = frozenset({"arith.truncf", "tt.fp_to_fp"})
 _DIVISIONS = frozenset({"arith.divf", "tt.precise_divf"})
@@ -65,7 +62,7 @@ def explain(pair: Pair, trial: Trial, budget: float) -> tuple[list[Finding], Div
         unwritten = _unwritten(trial, comparison)
         findings += unwritten or relations(comparison, pair.algebra, pair.inputs(trial.seed), trial.sizes)
     # At tiny lengths a side may not use an input at all, so the asked sizes are better, if a trial is quick.
-    findings += input_experiments(pair, trial, trial.sizes if trial.seconds < _QUICK else small, clock)
+    findings += input_experiments(pair, trial, trial.sizes if trial.seconds < budget / 10 else small, clock)
     findings += _possible(trial, findings)
     if small != trial.sizes:
         told = ", ".join(f"{name}={size}" for name, size in small.items())

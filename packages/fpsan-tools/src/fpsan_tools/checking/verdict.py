@@ -192,7 +192,12 @@ class Verdict:
             )
         if self.outcome == INCONCLUSIVE:
             return "Nothing was decided: neither equality nor a difference was shown." + covered
-        if self.reason and not any(c.differing or c.problem for c in self.comparisons):
+        if self.reason and self.comparisons and all(c.equal for c in self.comparisons):
+            return (
+                "Both sides evaluate the same formula of finite numbers, but one of them lets a NaN or infinity in that "
+                "the other keeps out: look at masks, and at what masked-off elements are." + covered
+            )
+        if self.reason and not self.comparisons:
             return "One side accesses memory outside of its arrays. What it computes is not defined." + covered
         benign = [finding for finding in self.findings if finding.benign]
         if benign:

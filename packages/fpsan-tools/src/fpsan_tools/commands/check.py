@@ -66,6 +66,9 @@ def register(subparsers: Any) -> None:
             metavar="NAME=VALUE",
             help=f"constant or launch option of {told}",
         )
+    command.add_argument(
+        "--special-values", action="store_true", help="also compare where NaN and infinity appear with IEEE arithmetic"
+    )
     command.add_argument("--no-diagnosis", action="store_true", help="do not explain a difference")
     command.add_argument("--budget", type=float, default=20.0, metavar="SECONDS", help="time for the diagnosis (20)")
     command.add_argument("--json", action="store_true", help="print the verdict as JSON")
@@ -106,6 +109,7 @@ def _verdict(arguments: argparse.Namespace) -> Verdict:
             engine=arguments.engine,
             version=arguments.algebra,
             bounds=arguments.bounds,
+            special_values=arguments.special_values,
             seeds=arguments.seeds,
             sizes=dict(arguments.size),
             diagnose=not arguments.no_diagnosis,
@@ -133,6 +137,8 @@ def _replay(arguments: argparse.Namespace) -> str:
             words += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
     for name in ("const", "const_a", "const_b", "size"):
         words += [w for key, v in getattr(arguments, name) for w in (f"--{name.replace('_', '-')}", f"{key}={v}")]
+    if arguments.special_values:
+        words.append("--special-values")
     words += [w for name in arguments.output or () for w in ("--output", name)]
     return shlex.join(["fpsan", "check", *words])
 
