@@ -35,6 +35,7 @@ _EXPORTS: dict[str, str | None] = {
     "Launch": "cpu",
     "RoundingErrors": "rounding_errors",
     "Session": "cpu",
+    "hardware": "domains.hardware",
     "on_cpu": "cpu",
     "on_gpu": "gpu",
     "run": "cpu",

@@ -113,7 +113,7 @@ def on_cpu(
 
     Args:
         domain: "payload" (FpSan's algebra), "ieee" (every operation correctly rounded), "real" (float64 whatever the
-            declared type), or a domain object.
+            declared type), "hardware" (the bits of an H200, see `fpsan_tools.hardware`), or a domain object.
         version: version of the algebra ("3.8", "3.9", "3.9-homomorphic"), None for the installed Triton's.
         bounds: "live": lanes that are not masked off must point into the passed arrays; "all": masked-off ones too.
         programs: linear numbers (x fastest) of the programs to run, None for all.
@@ -208,7 +208,7 @@ def launch(session: Session, kernel: Any, grid: Any, arguments: tuple[Any, ...],
     given = [_argument(named[i] if i < len(named) else f"number {i}", value) for i, value in enumerate(arguments)]
     more = {key: _argument(key, value) if key in named else value for key, value in keywords.items()}
     bound, specialization, options = compiler.bind(kernel, tuple(given), more, backend)
-    compiled = compiler.compile_kernel(kernel, bound, specialization, options, session.domain.fuses)
+    compiled = compiler.compile_kernel(kernel, bound, specialization, options, session.domain)
     size = _grid(grid, bound)
     total = math.prod(size)
     runtime = _runtime_arguments(bound, specialization)

@@ -13,8 +13,16 @@ from fpsan_tools.errors import UnknownName
 _DOMAINS: dict[str, Callable[[str | None], Domain]] = {
     "payload": Payload,
     "ieee": lambda version: Ieee(),
+    "hardware": lambda version: _hardware(),
     "real": lambda version: Real(),
 }
+
+
+def _hardware() -> Domain:
+    from fpsan_tools.domains.hardware import hardware
+
+    return hardware()
+
 
 __all__ = ["Domain", "Ieee", "Payload", "Real", "get"]
 
@@ -23,7 +31,7 @@ def get(domain: str | Domain, version: str | None = None) -> Domain:
     """Find a domain by name; a domain object is returned as it is.
 
     Args:
-        domain: "payload", "ieee", "real" or a domain object.
+        domain: "payload", "ieee", "real", "hardware" or a domain object.
         version: version of the algebra, for "payload".
 
     Raises:

@@ -8,18 +8,22 @@ every float operation gives.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 import numfmt
-from fpsan_tools.domains.formats import widen
+from fpsan_tools.domains.formats import narrow, widen
 from fpsan_tools.errors import FpsanError
 from fpsan_tools.ttir.memory import Memory, Span
 from fpsan_tools.ttir.parser import Operation
 from fpsan_tools.ttir.types import UNSIGNED, Element
 from fpsan_tools.ttir.values import Array
+
+Combine = Callable[[list[Array], list[Array]], list[Array]]
+"""Combines the values before with the next ones, array by array."""
 
 UNARY = frozenset(
     {
@@ -92,12 +96,18 @@ class Domain(ABC):
         name: what users call it.
         fuses: whether products are contracted into additions where the launch allows it.
         exact_sums: whether reordering sums cannot change a result.
+        instrumentation: Triton's name of the mode that kernels are compiled in ("fpsan": tl.expect_zero acts).
+        stage: which intermediate representation is evaluated: "ttir", or "ttgir" with its layouts.
+        contracts_sums: whether sums of products take up the products in their first step.
         host: the evaluation of the current launch.
     """
 
     name: str = ""
     fuses: bool = False
     exact_sums: bool = False
+    instrumentation: str = ""
+    stage: str = "ttir"
+    contracts_sums: bool = False
     host: Host | None = None
 
     @abstractmethod
@@ -201,6 +211,24 @@ class Domain(ABC):
     def reduction_masks(self, host: Host, length: int) -> list[int]:
         """The order of a fold of `length` values: step by step, index i is combined with i ^ mask."""
         return [1 << i for i in range(length.bit_length() - 1)]
+
+    def contracts_first_step(self, host: Host) -> bool:
+        """Whether the first step of a sum of products takes up the products, where `contracts_sums` says so."""
+        return False
+
+    def scan_steps(self, host: Host, arrays: list[Array], axis: int, combine: Combine) -> list[Array]:
+        """A scan from the front along an axis, one element after the other."""
+        state = [a.take(0, axis=axis) for a in arrays]
+        steps = [state]
+        for position in range(1, arrays[0].shape[axis]):
+            state = combine(state, [a.take(position, axis=axis) for a in arrays])
+            steps.append(state)
+        columns = (np.broadcast_arrays(*(step[number] for step in steps)) for number in range(len(arrays)))
+        return [np.stack(column, axis=axis) for column in columns]
+
+    def from_exact(self, values: Array, element: Element) -> Array:
+        """Values of a float type from float64 numbers that it holds exactly."""
+        return self.read(narrow(values, element).view(UNSIGNED[element.bits]), element)
 
     def memory(self, spans: list[Span], check_masked: bool) -> Memory:
         """The memory of a launch."""

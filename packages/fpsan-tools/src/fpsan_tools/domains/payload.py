@@ -38,6 +38,7 @@ class Payload(Domain):
 
     name = "payload"
     exact_sums = True
+    instrumentation = "fpsan"
 
     def __init__(self, version: str | None = None) -> None:
         self.algebra = algebra.get(version)

@@ -6,11 +6,13 @@ target, with the specialisation (integers equal to 1, divisibility by 16) that a
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+from fpsan_tools.domains.base import Domain
 from fpsan_tools.errors import CompilationFailed, FpsanError, TritonUnavailable
 from fpsan_tools.ttir.fusion import contract
 from fpsan_tools.ttir.operations import link
@@ -123,7 +125,7 @@ def kernel_name(kernel: Any) -> str:
 
 
 def compile_kernel(
-    kernel: Any, bound: dict[str, Any], specialization: list[Any], keywords: dict[str, Any], contracts: bool
+    kernel: Any, bound: dict[str, Any], specialization: list[Any], keywords: dict[str, Any], domain: Domain
 ) -> Compiled:
     """Compile for one specialisation; results are cached.
 
@@ -132,7 +134,7 @@ def compile_kernel(
         bound: bound arguments by name.
         specialization: their specialisation, as `bind` gives it.
         keywords: keywords of the launch that are options.
-        contracts: whether the domain wants products contracted where the launch allows it.
+        domain: says which representation is wanted, in which mode, and whether products are contracted.
 
     Returns:
         The compiled kernel.
@@ -144,6 +146,8 @@ def compile_kernel(
     target, backend = backend_for()
     fusion = fusion_default(keywords.get("enable_fp_fusion"))
     keywords = {**keywords, "enable_fp_fusion": fusion}
+    if domain.instrumentation:
+        keywords["instrumentation_mode"] = domain.instrumentation
     name = kernel_name(kernel)
     with _LOCK:
         try:
@@ -152,15 +156,20 @@ def compile_kernel(
             )
         except KeyError as error:
             raise FpsanError(f"kernel {name!r}: {error.args[0]}") from None
-        key = (kernel.cache_key, name, str(signature), str(constants), str(attributes), str(options), contracts)
+        wanted = (domain.stage, domain.fuses, domain.contracts_sums)
+        key = (kernel.cache_key, name, str(signature), str(constants), str(attributes), str(options), wanted)
         found = _CACHE.get(key)
         if found is not None:
             _CACHE.move_to_end(key)
             return found
-        source, text = _front_end(kernel, name, target, backend, options, signature, constants, attributes)
+        if domain.stage == "ttgir":  # software pipelines do not change results, only the text
+            options = dataclasses.replace(options, num_stages=1)
+        source, text = _front_end(
+            kernel, name, target, backend, options, signature, constants, attributes, domain.stage
+        )
         module = parse(text)
-        if contracts and fusion:
-            contract(module)
+        if domain.fuses and fusion:
+            contract(module, domain.contracts_sums)
         compiled = Compiled(name, link(module, name), text, fusion, options, source)
         _CACHE[key] = compiled
         while len(_CACHE) > _CACHE_SIZE:
@@ -169,7 +178,15 @@ def compile_kernel(
 
 
 def _front_end(
-    kernel: Any, name: str, target: Any, backend: Any, options: Any, signature: Any, constants: Any, attributes: Any
+    kernel: Any,
+    name: str,
+    target: Any,
+    backend: Any,
+    options: Any,
+    signature: Any,
+    constants: Any,
+    attributes: Any,
+    stage: str,
 ) -> tuple[Any, str]:
     from triton._C.libtriton import ir
     from triton.compiler import ASTSource
@@ -184,6 +201,8 @@ def _front_end(
             target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
         )
         module = backend.make_ttir(module, {}, options, target.arch)
+        if stage == "ttgir":
+            module = backend.make_ttgir(module, {}, options, target.arch)
     except CompilationError as error:
         raise CompilationFailed(f"Triton refuses kernel {name!r}: {error}") from error
     except RuntimeError as error:

@@ -36,41 +36,68 @@ def make_descriptor(machine: Machine, operation: Operation, operands: Operands) 
 
 
 def load(machine: Machine, operation: Operation, operands: Operands) -> Value:
-    """tt.descriptor_load: elements outside are zero, or NaN where the descriptor says so."""
-    descriptor, element, block = _parts(operands[0])
-    address, inside = _block(descriptor, element, block, [value.array() for value in operands[1:]])
-    return _load(machine, descriptor, element, block, address, inside, operation.result_type)
+    """tt.descriptor_load."""
+    return load_block(machine, operands[0], operands[1:], operation.result_type)
+
+
+def load_block(machine: Machine, source: Value, starts: Operands, type: Type) -> Value:
+    """Read a block: elements outside are zero, or NaN where the descriptor says so."""
+    descriptor, element, block = _parts(source)
+    address, inside = _block(descriptor, element, block, [value.array() for value in starts])
+    return _load(machine, descriptor, element, block, address, inside, type)
 
 
 def store(machine: Machine, operation: Operation, operands: Operands) -> None:
-    """tt.descriptor_store: elements outside are dropped."""
-    descriptor, element, block = _parts(operands[0])
-    address, inside = _block(descriptor, element, block, [value.array() for value in operands[1:-1]])
-    _store(machine, element, address, inside, operands[-1], (1, *block))
+    """tt.descriptor_store."""
+    store_block(machine, operands[0], operands[1:-1], operands[-1])
+
+
+def store_block(machine: Machine, target: Value, starts: Operands, value: Value) -> None:
+    """Write a block: elements outside are dropped."""
+    descriptor, element, block = _parts(target)
+    address, inside = _block(descriptor, element, block, [start.array() for start in starts])
+    _store(machine, element, address, inside, value, (1, *block))
 
 
 def reduce(machine: Machine, operation: Operation, frame: Frame) -> None:
-    """tt.descriptor_reduce: atomic updates of a block."""
-    operands = [frame.get(name) for name in operation.operands]
-    descriptor, element, block = _parts(operands[0])
-    address, inside = _block(descriptor, element, block, [value.array() for value in operands[1:-1]])
-    value = operands[-1]
-    shaped = Value(value.array().reshape(value.array().shape[0], *_aligned_shape(value, block)), Type(block, element))
-    update(machine, address, shaped, element, inside, operation.words[0], frame.count)
+    """tt.descriptor_reduce."""
+    target, *starts, value = (frame.get(name) for name in operation.operands)
+    reduce_block(machine, target, starts, value, operation.words[0], frame.count)
+
+
+def reduce_block(machine: Machine, target: Value, starts: Operands, value: Value, kind: str, programs: int) -> None:
+    """Update a block atomically."""
+    descriptor, element, block = _parts(target)
+    address, inside = _block(descriptor, element, block, [start.array() for start in starts])
+    array = value.array()
+    shaped = Value(array.reshape(array.shape[0], *_aligned_shape(value, block)), Type(block, element))
+    update(machine, address, shaped, element, inside, kind, programs)
 
 
 def gather(machine: Machine, operation: Operation, operands: Operands) -> Value:
-    """tt.descriptor_gather: rows by index, from a column on."""
-    descriptor, element, block = _parts(operands[0])
-    address, inside, shape = _rows(descriptor, element, block, operands[1], operands[2])
-    return _load(machine, descriptor, element, shape, address, inside, operation.result_type)
+    """tt.descriptor_gather."""
+    source, rows, column = operands
+    return gather_rows(machine, source, rows, column, operation.result_type)
+
+
+def gather_rows(machine: Machine, source: Value, rows: Value, column: Value, type: Type) -> Value:
+    """Read rows by index, from a column on."""
+    descriptor, element, block = _parts(source)
+    address, inside, shape = _rows(descriptor, element, block, rows, column)
+    return _load(machine, descriptor, element, shape, address, inside, type)
 
 
 def scatter(machine: Machine, operation: Operation, operands: Operands) -> None:
     """tt.descriptor_scatter."""
-    descriptor, element, block = _parts(operands[0])
-    address, inside, shape = _rows(descriptor, element, block, operands[1], operands[2])
-    _store(machine, element, address, inside, operands[3], (1, *shape))
+    target, rows, column, value = operands
+    scatter_rows(machine, target, rows, column, value)
+
+
+def scatter_rows(machine: Machine, target: Value, rows: Value, column: Value, value: Value) -> None:
+    """Write rows by index, from a column on."""
+    descriptor, element, block = _parts(target)
+    address, inside, shape = _rows(descriptor, element, block, rows, column)
+    _store(machine, element, address, inside, value, (1, *shape))
 
 
 def _parts(value: Value) -> tuple[Descriptor, Element, tuple[int, ...]]:
@@ -134,9 +161,9 @@ def _load(
     bits, inverse = machine.memory.load(address, inside, element)
     if inverse is not None:
         bits = bits.take(inverse, axis=0)
+    values = from_memory(machine, bits, element)
     if descriptor.pad_with_nan and not inside.all():
-        bits = np.where(inside, bits, element.memory.type(encode(float("nan"), element)))
-    values = from_memory(machine, np.ascontiguousarray(bits), element)
+        values = np.where(inside, values, machine.domain.constant(encode(float("nan"), element), element))
     if type.shape != block:  # unit axes of the block may be dropped
         full = np.broadcast_to(values, (values.shape[0], *block))
         values = full.reshape(values.shape[0], *type.shape)

@@ -10,6 +10,7 @@ from fpsan_tools.errors import FpsanError
 from fpsan_tools.ttir.parser import Operation
 from fpsan_tools.ttir.types import Type
 from fpsan_tools.ttir.values import Array, Frame, Value
+from numfmt import FP4_E2M1
 
 if TYPE_CHECKING:
     from fpsan_tools.ttir.machine import Machine
@@ -81,6 +82,16 @@ def histogram(machine: Machine, operation: Operation, operands: Operands) -> Val
     rows = np.broadcast_to(np.arange(programs)[:, np.newaxis], values.shape)[live]
     counts = np.bincount(rows * bins + seen.astype(np.int64), minlength=programs * bins)
     return Value(counts.reshape(programs, bins).astype(type.element.integers), type)
+
+
+def widen_fp4(machine: Machine, operation: Operation, operands: Operands) -> Value:
+    """ttg.fp4_to_fp: bytes of two e2m1 numbers along an axis, the low one first."""
+    value, type = operands[0], operation.result_type
+    axis = operation.integer("axis") + 1
+    codes = value.full().view(np.uint8)
+    pair = np.stack([codes & np.uint8(15), codes >> np.uint8(4)], axis=axis + 1)
+    exact = FP4_E2M1.decode(pair.reshape(*codes.shape[:axis], -1, *codes.shape[axis + 1 :]))
+    return Value(machine.domain.from_exact(np.asarray(exact, np.float64), type.element), type)
 
 
 def poison(machine: Machine, operation: Operation, operands: Operands) -> Value:

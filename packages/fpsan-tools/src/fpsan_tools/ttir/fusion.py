@@ -15,12 +15,21 @@ CONTRACTED = "contracted.fma"
 """Name of an addition or subtraction that has taken up a product; its operands are the fma's."""
 
 
-def contract(module: Module) -> None:
-    """Rewrite float additions and subtractions of products, within each block, in place."""
+CONTRACTED_SUM = "contracted.reduce"
+"""Name of a sum (tt.reduce) that has taken up a product; its operands are the product's."""
+
+
+def contract(module: Module, sums: bool = False) -> None:
+    """Rewrite float additions and subtractions of products, within each block, in place.
+
+    Args:
+        module: the module.
+        sums: whether sums by tt.reduce take up products too.
+    """
     for function in module.functions.values():
         uses: Counter[str] = Counter()
         _count(function.body, uses)
-        _visit(function.body, uses)
+        _visit(function.body, uses, sums)
 
 
 def _count(region: Region, uses: Counter[str]) -> None:
@@ -33,21 +42,23 @@ def _count(region: Region, uses: Counter[str]) -> None:
                 _count(inner, uses)
 
 
-def _visit(region: Region, uses: Counter[str]) -> None:
+def _visit(region: Region, uses: Counter[str], sums: bool) -> None:
     for block in region.blocks:
         for operation in block.operations:
             if operation.name not in ("tt.reduce", "tt.scan"):
                 for inner in operation.regions:
-                    _visit(inner, uses)
-        _block(block, uses)
+                    _visit(inner, uses, sums)
+        _block(block, uses, sums)
 
 
-def _block(block: Block, uses: Counter[str]) -> None:
+def _block(block: Block, uses: Counter[str], sums: bool) -> None:
     definitions: dict[str, Operation] = {}
     removed: set[str] = set()
     for operation in block.operations:
         if operation.name in ("arith.addf", "arith.subf"):
             _contract(operation, definitions, uses, removed)
+        elif sums and operation.name == "tt.reduce":
+            _contract_sum(operation, definitions, uses, removed)
         for result in operation.results:
             definitions[result] = operation
     if removed:
@@ -91,6 +102,22 @@ def _contract(operation: Operation, definitions: dict[str, Operation], uses: Cou
         operation.attributes["negate_addend"] = "true"
     operation.name = CONTRACTED
     operation.operands = [*product.operands, addend]
+    uses.update(product.operands)
+    _release(taken, definitions, uses, removed)
+
+
+def _contract_sum(
+    operation: Operation, definitions: dict[str, Operation], uses: Counter[str], removed: set[str]
+) -> None:
+    body = operation.regions[0].block.operations
+    if len(operation.operands) != 1 or len(body) != 2 or body[0].name != "arith.addf":
+        return
+    taken = operation.operands[0]
+    product = definitions.get(taken)
+    if product is None or product.name != "arith.mulf":
+        return
+    operation.name = CONTRACTED_SUM
+    operation.operands = list(product.operands)
     uses.update(product.operands)
     _release(taken, definitions, uses, removed)
 

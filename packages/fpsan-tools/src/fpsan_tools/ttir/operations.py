@@ -19,7 +19,9 @@ from fpsan_tools.ttir import (
     products,
     reductions,
     shapes,
+    shared,
 )
+from fpsan_tools.ttir.fusion import CONTRACTED, CONTRACTED_SUM
 from fpsan_tools.ttir.machine import TERMINATORS
 from fpsan_tools.ttir.parser import Block, Module, Operation, Region
 from fpsan_tools.ttir.refused import REFUSED
@@ -86,7 +88,7 @@ OPERATIONS: dict[str, Rule] = {
     **{name: Rule("float", arithmetic.float_unary) for name in arithmetic.FLOAT_UNARY},
     **{name: Rule("float", arithmetic.float_binary) for name in arithmetic.FLOAT_BINARY},
     "math.fma": Rule("float", arithmetic.fused_multiply_add),
-    "contracted.fma": Rule("float", arithmetic.contracted),
+    CONTRACTED: Rule("float", arithmetic.contracted),
     "tt.clampf": Rule("float", arithmetic.clamp),
     "arith.cmpf": Rule("float", arithmetic.compare_floats),
     "tt.dot": Rule("float", products.dot),
@@ -113,11 +115,36 @@ OPERATIONS: dict[str, Rule] = {
     "tt.assert": Rule("control", effects.assertion, True),
     "llvm.intr.assume": Rule("control", effects.assumption, True),
     "tt.print": Rule("control", effects.show, True),
+    CONTRACTED_SUM: Rule("control", reductions.contracted_sum, True),
+    "ttg.local_alloc": Rule("memory", shared.allocate),
+    "ttg.local_load": Rule("memory", shared.read),
+    "ttg.local_store": Rule("memory", shared.write),
+    "ttg.local_dealloc": Rule("nothing", _nothing),
+    "ttg.memdesc_trans": Rule("movement", shared.transpose),
+    "ttg.memdesc_reshape": Rule("movement", shared.reshape),
+    "ttg.global_scratch_alloc": Rule("memory", shared.scratch),
+    "ttg.fp4_to_fp": Rule("cast", elementwise.widen_fp4),
+    "ttng.warp_group_dot": Rule("float", shared.warp_group_dot),
+    "ttng.warp_group_dot_wait": Rule("movement", shared.wait),
+    "ttng.async_tma_copy_global_to_local": Rule("memory", shared.copy_in, True),
+    "ttng.async_tma_copy_local_to_global": Rule("memory", shared.copy_out, True),
+    "ttng.async_tma_reduce": Rule("memory", shared.copy_out, True),
+    "ttng.async_tma_gather": Rule("memory", shared.gather, True),
+    "ttng.async_tma_scatter": Rule("memory", shared.scatter, True),
+    "ttng.tensormap_create": Rule("memory", shared.make_descriptor, True),
+    "ttng.reinterpret_tensor_descriptor": Rule("memory", shared.descriptor_of, True),
     **{name: Rule("control", None) for name in TERMINATORS},
     "tt.grid_dependency_wait": Rule("nothing", _nothing),
     "tt.grid_dependency_launch_dependents": Rule("nothing", _nothing),
     "ttg.barrier": Rule("nothing", _nothing),
     "gpu.barrier": Rule("nothing", _nothing),
+    "ttng.fence_async_shared": Rule("nothing", _nothing),
+    "ttng.init_barrier": Rule("nothing", _nothing),
+    "ttng.inval_barrier": Rule("nothing", _nothing),
+    "ttng.barrier_expect": Rule("nothing", _nothing),
+    "ttng.wait_barrier": Rule("nothing", _nothing),
+    "ttng.async_tma_store_wait": Rule("nothing", _nothing),
+    "ttng.tensormap_fenceproxy_acquire": Rule("nothing", _nothing),
 }
 """Rules by operation name."""
 
@@ -142,6 +169,7 @@ def link(module: Module, kernel: str) -> Module:
             reason = REFUSED.get(operation.name, "it is not known")
             raise UnsupportedOperation(kernel, place.file, place.line, operation.name, reason)
         operation.handler, operation.control = rule.handler, rule.control
+        module.definitions.update((name, operation) for name in operation.results)
         if operation.name == "scf.while":
             module.sequential = module.sequential or any(_waits(region) for region in operation.regions)
     for function in module.functions.values():

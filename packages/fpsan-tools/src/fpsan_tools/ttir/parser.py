@@ -152,11 +152,17 @@ class Module:
         functions: all functions.
         text: what was parsed.
         sequential: whether programs must run one after the other (set by `operations.link`).
+        warps: number of warps per program (TTGIR).
+        layouts: definitions of layout names (TTGIR), such as "#blocked".
+        definitions: the operation that defines each name (set by `operations.link`).
     """
 
     functions: dict[str, Function]
     text: str
     sequential: bool = False
+    warps: int = 4
+    layouts: dict[str, str] = field(default_factory=dict)
+    definitions: dict[str, Operation] = field(default_factory=dict)
 
     @property
     def kernel(self) -> Function:
@@ -214,10 +220,11 @@ class _Parser:
         self.lines = [line for line in self.lines if line and not line.startswith("//")]
         self.position = 0
         self.locations: dict[str, str] = {}
+        self.layouts: dict[str, str] = {}
         for line in self.lines:
-            if line.startswith("#loc") and " = " in line:
+            if line.startswith("#") and " = " in line:
                 name, definition = line.split(" = ", 1)
-                self.locations[name] = definition
+                (self.locations if name.startswith("#loc") else self.layouts)[name] = definition
         self.locate = lru_cache(maxsize=None)(self._locate)
 
     # Strings are hidden first, so that brackets, colons and braces inside of them cannot mislead.
@@ -260,6 +267,7 @@ class _Parser:
 
     def module(self) -> Module:
         functions: dict[str, Function] = {}
+        warps = re.search(r'"ttg\.num-warps" = (\d+)', self.text)
         while self.position < len(self.lines):
             line = self.lines[self.position]
             if line.startswith("tt.func"):
@@ -267,7 +275,7 @@ class _Parser:
                 functions[function.name] = function
             else:
                 self.position += 1
-        return Module(functions, self.text)
+        return Module(functions, self.text, warps=int(warps.group(1)) if warps else 4, layouts=self.layouts)
 
     def function(self) -> Function:
         line = self._line()
@@ -351,7 +359,7 @@ class _Parser:
     def _build(
         self, name: str, results: list[str], rest: str, tail: str, regions: list[Region], location: Location
     ) -> Operation:
-        head, types = _split_types(rest)
+        head, types = _split_types(f" {rest}")
         attribute_text = head
         if tail:
             more, tail_types = _split_types(f" {tail}")

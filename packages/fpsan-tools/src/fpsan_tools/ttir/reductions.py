@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fpsan_tools.domains.base import Combine
 from fpsan_tools.errors import FpsanError
 from fpsan_tools.ttir.arithmetic import FLOAT_BINARY, integer_combine
 from fpsan_tools.ttir.parser import Operation
@@ -15,8 +15,6 @@ from fpsan_tools.ttir.values import Array, Frame, Value
 
 if TYPE_CHECKING:
     from fpsan_tools.ttir.machine import Machine
-
-Combine = Callable[[list[Array], list[Array]], list[Array]]
 
 
 def reduce(machine: Machine, operation: Operation, frame: Frame) -> list[Value]:
@@ -35,9 +33,32 @@ def reduce(machine: Machine, operation: Operation, frame: Frame) -> list[Value]:
                 return [Value(whole, types[0])]
         elif op == "arith.addi" and element.bits > 1:
             return [Value(np.add.reduce(arrays[0], axis=axis, dtype=arrays[0].dtype), types[0])]
-    combine = _combine(machine, operation, frame, operands, shape[: axis - 1] + shape[axis:])
-    masks = machine.domain.reduction_masks(machine, arrays[0].shape[axis])
-    return [Value(d, t) for d, t in zip(fold(arrays, axis, masks, combine), types, strict=True)]
+    combine = _combine(machine, operation, frame, operands)
+    steps = [(mask, combine) for mask in machine.domain.reduction_masks(machine, arrays[0].shape[axis])]
+    return [Value(d, t) for d, t in zip(fold(arrays, axis, steps), types, strict=True)]
+
+
+def contracted_sum(machine: Machine, operation: Operation, frame: Frame) -> list[Value]:
+    """A sum of products whose first step takes up the products: fma(x, y, product of the partner)."""
+    first, second = (frame.get(name) for name in operation.operands)
+    axis = operation.integer("axis") + 1
+    element, shape = first.type.element, first.type.shape
+    programs = max(first.array().shape[0], second.array().shape[0])
+    pair = [value.full(programs) for value in (first, second)]
+    domain = machine.domain
+    combine = _combine(machine, operation, frame, [first])
+    steps = [(mask, combine) for mask in domain.reduction_masks(machine, shape[axis - 1])]
+    if steps and domain.contracts_first_step(machine):
+
+        def contract(x: list[Array], y: list[Array]) -> list[Array]:
+            return [domain.fma(x[0], x[1], domain.binary("mul", y[0], y[1], element), element)]
+
+        steps[0] = (steps[0][0], contract)
+        arrays = pair
+    else:
+        arrays = [domain.binary("mul", pair[0], pair[1], element)]
+    type = first.type.with_shape(shape[: axis - 1] + shape[axis:])
+    return [Value(fold(arrays, axis, steps)[0], type)]
 
 
 def scan(machine: Machine, operation: Operation, frame: Frame) -> list[Value]:
@@ -48,7 +69,6 @@ def scan(machine: Machine, operation: Operation, frame: Frame) -> list[Value]:
     reverse = operation.flag("reverse")
     if reverse:
         arrays = [np.flip(array, axis) for array in arrays]
-    shape = operands[0].type.shape
     op = simple_operation(operation)
     results: list[Array] | None = None
     element = operands[0].type.element
@@ -56,8 +76,8 @@ def scan(machine: Machine, operation: Operation, frame: Frame) -> list[Value]:
         whole = machine.domain.scan(FLOAT_BINARY[op], arrays[0], axis, element)
         results = None if whole is None else [whole]
     if results is None:
-        combine = _combine(machine, operation, frame, operands, shape[: axis - 1] + shape[axis:])
-        results = _running(arrays, axis, combine)
+        combine = _combine(machine, operation, frame, operands)
+        results = machine.domain.scan_steps(machine, arrays, axis, combine)
     if reverse:
         results = [np.flip(array, axis) for array in results]
     return [Value(d, value.type) for d, value in zip(results, operands, strict=True)]
@@ -75,15 +95,14 @@ def simple_operation(operation: Operation) -> str | None:
     return inner.name
 
 
-def fold(arrays: list[Array], axis: int, masks: list[int], combine: Combine) -> list[Array]:
+def fold(arrays: list[Array], axis: int, steps: list[tuple[int, Combine]]) -> list[Array]:
     """Reduce an axis whose length is a power of two.
 
     Args:
         arrays: operands, each with the axis at its full length.
         axis: the axis.
-        masks: for each step, which index bit is folded: elements i and i ^ mask are combined, the one with the clear
-            bit first. Together they are all bits of the index.
-        combine: combines two lists of arrays.
+        steps: which index bit is folded and what combines the halves: elements i and i ^ mask, the one with the clear
+            bit first. The masks together are all bits of the index.
 
     Returns:
         The results, without the axis.
@@ -93,38 +112,24 @@ def fold(arrays: list[Array], axis: int, masks: list[int], combine: Combine) -> 
     """
     length = arrays[0].shape[axis]
     bits = length.bit_length() - 1
+    masks = [mask for mask, _ in steps]
     if length != 1 << bits or sorted(masks) != [1 << i for i in range(bits)]:
         raise FpsanError(f"a reduction of {length} elements cannot be folded with masks {masks}")
     left = list(range(bits))  # index bits that are not folded yet, low to high
-    for mask in masks:
+    before: tuple[Any, ...] = (slice(None),) * (axis + 1)
+    for mask, combine in steps:
         place = left.index(mask.bit_length() - 1)
-        low = 1 << place
-        split = [a.reshape(*a.shape[:axis], -1, 2, low, *a.shape[axis + 1 :]) for a in arrays]
-        first = [a.take(0, axis=axis + 1) for a in split]
-        second = [a.take(1, axis=axis + 1) for a in split]
-        folded = [a.reshape(*a.shape[:axis], -1, *a.shape[axis + 2 :]) for a in first]
-        other = [a.reshape(*a.shape[:axis], -1, *a.shape[axis + 2 :]) for a in second]
-        arrays = combine(folded, other)
+        halves: tuple[list[Array], list[Array]] = ([], [])
+        for array in arrays:
+            split = array.reshape(*array.shape[:axis], -1, 2, 1 << place, *array.shape[axis + 1 :])
+            for half, number in zip(halves, (0, 1), strict=True):
+                half.append(split[(*before, number)].reshape(*array.shape[:axis], -1, *array.shape[axis + 1 :]))
+        arrays = combine(*halves)
         left.pop(place)
     return [a.reshape(*a.shape[:axis], *a.shape[axis + 1 :]) for a in arrays]
 
 
-def _running(arrays: list[Array], axis: int, combine: Combine) -> list[Array]:
-    state = [a.take(0, axis=axis) for a in arrays]
-    steps = [state]
-    for position in range(1, arrays[0].shape[axis]):
-        state = combine(state, [a.take(position, axis=axis) for a in arrays])
-        steps.append(state)
-    results = []
-    for number in range(len(arrays)):
-        column = np.broadcast_arrays(*(step[number] for step in steps))
-        results.append(np.stack(column, axis=axis))
-    return results
-
-
-def _combine(
-    machine: Machine, operation: Operation, frame: Frame, operands: list[Value], rest: tuple[int, ...]
-) -> Combine:
+def _combine(machine: Machine, operation: Operation, frame: Frame, operands: list[Value]) -> Combine:
     """A function on arrays that evaluates the combine region elementwise."""
     op = simple_operation(operation)
     element = operands[0].type.element

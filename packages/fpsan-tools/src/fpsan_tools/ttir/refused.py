@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-_LATER = "it appears only after the compiler has assigned layouts; Gluon kernels are not supported"
+_LATER = (
+    "it belongs to pipelines, warp specialisation or newer GPUs, which are not evaluated; "
+    "Gluon kernels are not supported"
+)
 _INSTRUMENTED = "it belongs to an instrumentation that the compiler adds, not to a kernel"
 _HOST = "it belongs to generic GPU code that Triton's front end does not produce"
 _NOT_PRODUCED = "Triton's front end does not produce it"
@@ -25,39 +28,32 @@ _NAMES: dict[str, str] = {
         tensor.splat tensor.yield
     """,
     _LATER: """
-        gluon.set_auto_layout
-        nvws.aref.buffer nvws.aref.create nvws.aref.get.enter nvws.aref.get.exit nvws.aref.phi nvws.aref.put.enter
-        nvws.aref.put.exit nvws.clc_try_cancel nvws.consumer_release nvws.consumer_wait nvws.create_token
-        nvws.descriptor_gather nvws.descriptor_load nvws.producer_acquire nvws.producer_commit nvws.warp_group
-        nvws.warp_group.return nvws.warp_group.yield
-        ttg.async_commit_group ttg.async_copy_global_to_local ttg.async_wait ttg.fp4_to_fp ttg.global_scratch_alloc
-        ttg.inline_asm ttg.local_alloc ttg.local_atomic_scatter_rmw ttg.local_dealloc ttg.local_gather ttg.local_load
-        ttg.local_scatter ttg.local_store ttg.mask ttg.mask.return ttg.memdesc_index ttg.memdesc_reinterpret
-        ttg.memdesc_reshape ttg.memdesc_subslice ttg.memdesc_trans ttg.predicate_stage ttg.warp_id ttg.warp_return
-        ttg.warp_specialize ttg.warp_specialize.partitions ttg.warp_yield
-        ttng.arrive_barrier ttng.async_copy_mbarrier_arrive ttng.async_shared_store ttng.async_tma_copy_global_to_local
-        ttng.async_tma_copy_local_to_global ttng.async_tma_gather ttng.async_tma_reduce ttng.async_tma_scatter
-        ttng.async_tma_store_wait ttng.barrier_expect ttng.clc_get_program_id ttng.clc_is_canceled
-        ttng.clc_load_result ttng.clc_try_cancel ttng.clc_try_cancel_sync ttng.cluster_barrier ttng.fence_async_shared
-        ttng.fence_mbarrier_init_release_cluster ttng.init_barrier ttng.inval_barrier ttng.packed_arith
-        ttng.reinterpret_tensor_descriptor ttng.tc_gen5_commit ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled
-        ttng.tensormap_create ttng.tensormap_fenceproxy_acquire ttng.tmem_alloc ttng.tmem_copy ttng.tmem_load
-        ttng.tmem_store ttng.tmem_subslice ttng.tmem_wait ttng.wait_barrier ttng.warp_group_dot
-        ttng.warp_group_dot_wait
-    """,
-    _INSTRUMENTED: """
-        tti.dot_i8 tti.experimental_assert_uniform tti.experimental_buffer_descriptors
-        tti.experimental_cluster_cta_id tti.experimental_fpsan_embed tti.experimental_fpsan_unembed
-        tti.experimental_gsan_atomic_cas tti.experimental_gsan_atomic_load tti.experimental_gsan_atomic_poll
-        tti.experimental_gsan_atomic_rmw tti.experimental_gsan_atomic_store
+        gluon.set_auto_layout nvws.aref.buffer nvws.aref.create nvws.aref.get.enter nvws.aref.get.exit
+        nvws.aref.phi nvws.aref.put.enter nvws.aref.put.exit nvws.clc_try_cancel nvws.consumer_release
+        nvws.consumer_wait nvws.create_token nvws.descriptor_gather nvws.descriptor_load nvws.producer_acquire
+        nvws.producer_commit nvws.warp_group nvws.warp_group.return nvws.warp_group.yield ttg.async_commit_group
+        ttg.async_copy_global_to_local ttg.async_wait ttg.inline_asm ttg.local_atomic_scatter_rmw
+        ttg.local_gather ttg.local_scatter ttg.mask ttg.mask.return ttg.memdesc_index ttg.memdesc_reinterpret
+        ttg.memdesc_subslice ttg.predicate_stage ttg.warp_id ttg.warp_return ttg.warp_specialize
+        ttg.warp_specialize.partitions ttg.warp_yield ttng.arrive_barrier ttng.async_copy_mbarrier_arrive
+        ttng.async_shared_store ttng.clc_get_program_id ttng.clc_is_canceled ttng.clc_load_result
+        ttng.clc_try_cancel ttng.clc_try_cancel_sync ttng.cluster_barrier
+        ttng.fence_mbarrier_init_release_cluster ttng.packed_arith ttng.tc_gen5_commit ttng.tc_gen5_mma
+        ttng.tc_gen5_mma_scaled ttng.tmem_alloc ttng.tmem_copy ttng.tmem_load ttng.tmem_store ttng.tmem_subslice
+        ttng.tmem_wait """,
+    _INSTRUMENTED: """ tti.dot_i8 tti.experimental_assert_uniform
+        tti.experimental_buffer_descriptors tti.experimental_cluster_cta_id tti.experimental_fpsan_embed
+        tti.experimental_fpsan_unembed tti.experimental_gsan_atomic_cas tti.experimental_gsan_atomic_load
+        tti.experimental_gsan_atomic_poll tti.experimental_gsan_atomic_rmw tti.experimental_gsan_atomic_store
         tti.experimental_gsan_atomic_tensordesc_access tti.experimental_gsan_cluster_barrier_init
         tti.experimental_gsan_cluster_barrier_sync tti.experimental_gsan_grid_dependency_wait
         tti.experimental_gsan_indexed_tensordesc_access tti.experimental_gsan_init
-        tti.experimental_gsan_kernel_exit tti.experimental_gsan_mbarrier_arrive tti.experimental_gsan_mbarrier_init
-        tti.experimental_gsan_mbarrier_table_init tti.experimental_gsan_mbarrier_wait
-        tti.experimental_gsan_tensor_access tti.experimental_gsan_tensordesc_access tti.experimental_local_gather
-        tti.experimental_lock_acquire tti.experimental_lock_release tti.experimental_memdesc_to_i32
-        tti.experimental_memory_offset_to_i32 proton.record
+        tti.experimental_gsan_kernel_exit tti.experimental_gsan_mbarrier_arrive
+        tti.experimental_gsan_mbarrier_init tti.experimental_gsan_mbarrier_table_init
+        tti.experimental_gsan_mbarrier_wait tti.experimental_gsan_tensor_access
+        tti.experimental_gsan_tensordesc_access tti.experimental_local_gather tti.experimental_lock_acquire
+        tti.experimental_lock_release tti.experimental_memdesc_to_i32 tti.experimental_memory_offset_to_i32
+        proton.record
     """,
     _HOST: """
         gpu.all_reduce gpu.alloc gpu.ballot gpu.binary gpu.block_dim gpu.block_id gpu.cluster_block_id

@@ -115,7 +115,7 @@ def parse_element(text: str) -> Element:
             raise FpsanError(f"pointers to tensors are not supported: {text}")
         return Element("pointer", text, 64, pointee.element)
     if text.startswith("!tt.tensordesc<") and text.endswith(">"):
-        inner = text[len("!tt.tensordesc<") : -1]
+        inner = split_top(text[len("!tt.tensordesc<") : -1])[0]
         block = parse_type(inner if inner.startswith("tensor<") else f"tensor<{inner}>")
         return Element("descriptor", text, 64, block.element, block.shape)
     if text.startswith("!ttg.async.token"):
@@ -127,13 +127,16 @@ def parse_element(text: str) -> Element:
 def parse_type(text: str) -> Type:
     """Parse a type such as `i32` or `tensor<16x64xf32>`; a TTGIR layout after the element is kept as text.
 
+    Tensors in shared memory (`!ttg.memdesc`) are tensors here.
+
     Raises:
         FpsanError: for a type that the evaluator does not know.
     """
     text = text.strip()
-    if not (text.startswith("tensor<") and text.endswith(">")):
+    opening = next((name for name in ("tensor<", "!ttg.memdesc<") if text.startswith(name)), None)
+    if opening is None or not text.endswith(">"):
         return Type((), parse_element(text))
-    parts = split_top(text[len("tensor<") : -1])
+    parts = split_top(text[len(opening) : -1])
     match = _SHAPED.fullmatch(parts[0])
     assert match is not None
     shape = tuple(int(size) for size in match.group(1).split("x")[:-1])
