@@ -15,7 +15,7 @@ FORMATS = {
     "e2m3": formats.FP6_E2M3,
     "e2m1": formats.FP4_E2M1,
 }
-KINDS = ("uniform", "wide", "cancelling", "sparse", "subnormal", "tiny", "special")
+KINDS = ("uniform", "wide", "cancelling", "sparse", "subnormal", "tiny", "rare_special", "special")
 
 
 def any_codes(rng, key, shape):
@@ -24,34 +24,58 @@ def any_codes(rng, key, shape):
     return fmt.decode(rng.integers(0, 1 << fmt.bits, shape, dtype=np.uint64))
 
 
+def wide(rng, key, shape):
+    """Finite values of many magnitudes: every code of a narrow format, 80 binades of the others (sums must not
+    overflow).
+    """
+    fmt = FORMATS[key]
+    if fmt.exponent_bits < 8:
+        x = any_codes(rng, key, shape)
+        return np.where(np.isfinite(x), x, 1.0)
+    x = fmt.round(rng.uniform(1, 2, shape)) * 2.0 ** rng.integers(-40, 40, shape)
+    return np.where(rng.random(shape) < 0.5, x, -x)
+
+
 def matrix(rng, key, shape, kind):
     """A float64 matrix of values of a format.
 
-    uniform: U(-1, 1). wide: every exponent. cancelling: pairs along the last axis that nearly cancel in a product.
-    sparse: mostly zeros of both signs. subnormal: around the least normal number. tiny: products around the least
-    numbers of fp32. special: wide with NaN and infinities.
+    Args:
+        rng: A generator with `random`, `uniform` and `integers`.
+        key: Name of the format.
+        shape: The shape.
+        kind: uniform: U(-1, 1). wide: see `wide`. cancelling: pairs along the last axis that nearly cancel in a
+            product.
+            sparse: mostly zeros of both signs. subnormal: around the least normal number. tiny: products around the
+            least numbers of fp32. rare_special: wide with a NaN or infinity here and there. special: every code equally
+            likely.
     """
     fmt = FORMATS[key]
     if kind == "uniform":
         x = rng.uniform(-1, 1, shape)
-    elif kind in ("wide", "special"):
-        x = any_codes(rng, key, shape)
-        if kind == "wide":
-            x = np.where(np.isfinite(x), x, 1.0)
+    elif kind == "wide":
+        x = wide(rng, key, shape)
+    elif kind == "special":
+        return any_codes(rng, key, shape)
+    elif kind == "rare_special":
+        x = wide(rng, key, shape)
+        chosen = rng.random(shape) * 200
+        if fmt.infinities:
+            x = np.where(chosen < 0.8, np.copysign(np.inf, x), x)
+        if fmt.has_nan:
+            x = np.where((chosen >= 0.8) & (chosen < 1), np.nan, x)
+        return x
     elif kind == "cancelling":
         x = rng.uniform(1, 2, shape)
-        x[..., 1::2] = -x[..., ::2][..., : x[..., 1::2].shape[-1]] * (
-            1 + rng.integers(-2, 3, x[..., 1::2].shape) * fmt.eps
-        )
+        odd = x[..., 1::2]
+        x[..., 1::2] = -x[..., ::2][..., : odd.shape[-1]] * (1 + rng.integers(-2, 3, odd.shape) * fmt.eps)
     elif kind == "sparse":
-        x = np.where(rng.random(shape) < 0.1, any_codes(rng, key, shape), np.copysign(0.0, rng.uniform(-1, 1, shape)))
-        x = np.where(np.isfinite(x), x, 0.0)
+        x = np.where(rng.random(shape) < 0.1, wide(rng, key, shape), np.copysign(0.0, rng.uniform(-1, 1, shape)))
     elif kind == "subnormal":
-        x = rng.uniform(-4, 4, shape) * fmt.min_normal
+        # Some rows hold subnormal numbers only.
+        x = rng.uniform(-4, 4, shape) * fmt.min_normal * 2.0 ** -rng.integers(0, 4, (shape[0], 1))
     else:
         x = rng.uniform(-2, 2, shape) * 2.0 ** rng.integers(-76, -66, shape)
-    with np.errstate(all="ignore"):
-        return fmt.round(np.where(np.isnan(x), 0.0, x)) if kind != "special" else x
+    return fmt.round(x)
 
 
 def operands(rng, keys, shape, kind):
@@ -74,8 +98,7 @@ def accumulators(rng, key, shape, kind):
     elif kind == "special":
         c = any_codes(rng, key, shape)
     else:
-        c = any_codes(rng, key, shape)
-        c = np.where(np.isfinite(c), c, 0.0)
+        c = wide(rng, key, shape)
     return np.where(rng.random(shape) < 0.3, np.copysign(0.0, c), c)
 
 

@@ -84,7 +84,7 @@ def test_the_schedule_of_a_large_k_shows_in_every_nth_product():
         lambda a, b: matmul(a, b, inputs="bf16", schedule=schedule),
         inputs="bf16",
         k=1024,
-        every=32,
+        positions=range(0, 1024, 32),
         shape=(16, 16),
         outputs=200,
         architectures=["hopper"],
@@ -237,6 +237,8 @@ def test_a_box_that_scales_is_refused():
         ({"inputs": "fp61"}, "unknown inputs"),
         ({"inputs": "e2m1", "k": 64}, "too little to mask"),
         ({"k": 1}, "at least two"),
+        ({"k": 8, "positions": [3]}, "positions must be at least two numbers from 0 to k - 1 = 7"),
+        ({"k": 8, "positions": [3, 8]}, "positions must be at least two numbers"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("triton")
 
-from matrix_units_kernels import all_cases, compile_case
+from matrix_units_cases import all_cases
+from matrix_units_kernels import compile_case
 from triton.backends.compiler import GPUTarget
 
 from numfmt.matrix_units.explain import request_for

@@ -23,7 +23,7 @@ from numfmt.dtypes import TYPES
 from numfmt.formats import FP16, FP32, FP64, FloatFormat
 from numfmt.matrix_units.operands import PARTS
 from numfmt.matrix_units.product import matmul
-from numfmt.matrix_units.schedules import ChainAll, Promote, Request, Schedule, promote, split_k, tl_dot
+from numfmt.matrix_units.schedules import ChainAll, Promote, Request, Schedule, TlDot, promote, split_k, tl_dot
 from numfmt.matrix_units.trees import Leaf, Tree, Unrevealed, model_tree, reveal
 from numfmt.matrix_units.units import INPUT_FORMATS, UNITS, MatrixUnit, format_key
 
@@ -240,7 +240,7 @@ def identify(
     shape: tuple[int, int] = (64, 64),
     framework: str = "numpy",
     device: str = "cpu",
-    every: int = 1,
+    positions: Sequence[int] | None = None,
     schedules: Sequence[Schedule] | None = None,
     architectures: Sequence[str] | None = None,
     outputs: int = 20_000,
@@ -261,8 +261,8 @@ def identify(
         shape: (M, N) of every call; libraries choose schedules by shape.
         framework: "numpy" or "torch": the arrays the function gets.
         device: The torch device.
-        every: Look at every n-th product only, the others being zero: shows the schedule of a large K with few calls.
-            With `every` above 1 the tree has no products between, and single fused sums are not measured.
+        positions: Look at these products only, the others being zero; None: all. `range(0, k, 64)` shows the schedule
+            of a large K with few calls, `range(64)` the instructions of its beginning.
         schedules: Candidates besides the built-in ones (chain, promotion, split-K, `tl_dot` forms).
         architectures: Restrict models to these; None: every architecture of the table.
         outputs: Outputs to compare with models, at least.
@@ -301,12 +301,13 @@ def identify(
         framework=framework,
         device=device,
     )
-    if every < 1:
-        raise ValueError(f"every must be a positive integer, got {every!r}")
-    leaves: list[Leaf] = [*range(0, k, every), *(["c"] if takes_c else [])]
+    looked_at = sorted(set(range(k) if positions is None else positions))
+    if len(looked_at) < 2 or not 0 <= looked_at[0] <= looked_at[-1] < k:
+        raise ValueError(f"positions must be at least two numbers from 0 to k - 1 = {k - 1}, got {positions!r}")
+    leaves: list[Leaf] = [*looked_at, *(["c"] if takes_c else [])]
     masks = _Masks.of(box.keys, len(leaves), accumulator)
     tree = reveal(lambda pairs: masks.sizes(box, pairs, leaves), leaves)
-    facts = _measure(box, tree) if every == 1 else Facts(0, None, None, None, None)
+    facts = _measure(box, tree)
     if kind != "matmul":
         return Identification(tree, facts, (), (), 0, 0.0, None, box.calls)
     candidates = [
@@ -396,7 +397,9 @@ def _measure(box: BlackBox, tree: Tree) -> Facts:
         fan_in = 1
     fused = fan_in > 2
     fraction = _fraction_bits(box, leaves) if fused else None
-    mantissa, rounding = _result_rounding(box, leaves if fused else [0, 1], fraction)
+    mantissa, rounding = _result_rounding(
+        box, leaves if fused else sorted(leaf for leaf in tree.leaves if isinstance(leaf, int))[:2], fraction
+    )
     c_aligned = _c_is_aligned(box, tree) if box.takes_c and fused else None
     return Facts(fan_in if fused else 1, fraction, mantissa, rounding, c_aligned)
 
@@ -537,7 +540,7 @@ def _models(
     plain += [promote(n) for n in (16, 32, 64, 128, 256, 512) if n < k]
     plain += [split_k(s, reduction=r) for s in (2, 3, 4, 8) for r in ("sequential", "pairwise") if s <= k // 16]
     plain += [split_k(s, promote(128)) for s in (2, 4) if k >= 128 * s]
-    plain += schedules
+    plain += [schedule for schedule in schedules if not isinstance(_leaf(schedule), TlDot)]
     seen: set[tuple[str, str]] = set()
     for unit in UNITS:
         if architectures is not None and unit.architecture not in architectures:
@@ -557,8 +560,15 @@ def _models(
                 yield Model(unit, schedule, name, unit)
     if architectures is not None and "hopper" not in architectures:
         return
-    for schedule in _triton(box.keys, k):
+    for schedule in (*_triton(box.keys, k), *(s for s in schedules if isinstance(_leaf(s), TlDot))):
         yield Model(_unit_of(box, schedule, accumulator), schedule, f"hopper, {schedule.call()}", "hopper")
+
+
+def _leaf(schedule: Schedule) -> Schedule:
+    """The innermost schedule."""
+    while (inner := getattr(schedule, "inner", None)) is not None:
+        schedule = inner
+    return schedule
 
 
 def _triton(keys: tuple[str, str], k: int) -> Iterator[Schedule]:
