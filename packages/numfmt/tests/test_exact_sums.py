@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numfmt.exact import condition_number, exact_dot, exact_matmul, exact_sum, sum_rows
+from numfmt.exact import ExactAccumulator, condition_number, exact_dot, exact_matmul, exact_sum, sum_rows
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -79,6 +79,21 @@ def test_intermediate_overflow_does_not_matter():
     assert exact_sum([big, big, -big]) == big
     assert exact_sum([big, big]) == math.inf
     assert exact_dot([big, -big, 1.0], [2.0, 2.0, 3.0]) == 3.0
+
+
+def test_pieces_give_the_exact_sum_of_the_whole():
+    x = cancelling(np.random.default_rng(6), 30, 3000, 150)
+    x[3, 5], x[4, 6] = np.inf, 1e300
+    x[4, 7] = -1e300
+    accumulator = ExactAccumulator(30)
+    for start in range(0, x.shape[1], 17):
+        accumulator.add(x[:, start : start + 17])
+        if start % 5 == 0:
+            accumulator.total()  # asking changes nothing
+    np.testing.assert_array_equal(accumulator.total(), exact_sum(x))
+    assert ExactAccumulator(3).total().tolist() == [0.0] * 3
+    with pytest.raises(ValueError, match=r"\(30, k\)"):
+        accumulator.add(x[:5])
 
 
 def test_infinities_and_nan_follow_addition():

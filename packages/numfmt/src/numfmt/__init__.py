@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # what `_LAZY` names, for type checkers
     from numfmt.elements import UINT8 as UINT8
     from numfmt.elements import FixedFormat as FixedFormat
     from numfmt.elements import TableFormat as TableFormat
+    from numfmt.exact import ExactAccumulator as ExactAccumulator
     from numfmt.exact import condition_number as condition_number
     from numfmt.exact import exact_dot as exact_dot
     from numfmt.exact import exact_matmul as exact_matmul
@@ -75,6 +76,7 @@ if TYPE_CHECKING:  # what `_LAZY` names, for type checkers
     from numfmt.reports import dot_report as dot_report
     from numfmt.reports import error_report as error_report
     from numfmt.reports import sum_report as sum_report
+    from numfmt.study import Study as Study
     from numfmt.sums import Accumulator as Accumulator
     from numfmt.sums import accumulate as accumulate
     from numfmt.tables import formats_table as formats_table
@@ -83,6 +85,7 @@ __version__ = "0.1.0"
 
 #: Public names that are loaded on first use, and the modules they live in.
 _LAZY: dict[str, str] = {
+    "Study": "numfmt.study",
     "BLOCK_FORMATS": "numfmt.blocks",
     "BlockArray": "numfmt.blocks",
     "BlockFormat": "numfmt.blocks",
@@ -106,6 +109,7 @@ _LAZY: dict[str, str] = {
     "error_bound": "numfmt.bounds",
     "error_report": "numfmt.reports",
     "ErrorReport": "numfmt.reports",
+    "ExactAccumulator": "numfmt.exact",
     "exact_dot": "numfmt.exact",
     "exact_matmul": "numfmt.exact",
     "exact_sum": "numfmt.exact",

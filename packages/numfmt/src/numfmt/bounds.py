@@ -194,9 +194,9 @@ def error_bound(
     terms = as_carrier(values, "values")
     axis = normal_axis(axis, terms.ndim, "values")
     sums = exact_sum(np.abs(terms), axis), np.abs(exact_sum(terms, axis))
-    on_quantum = _on_quantum(terms, fmt)
+    on_quantum = on_quantum_grid(terms, fmt)
     in_format = on_quantum and significant_bits(terms) <= fmt.precision
-    return _bound(plan, terms.shape[axis], *sums, confidence, 0, on_quantum, in_format)
+    return bound_of_sums(plan, terms.shape[axis], *sums, confidence, 0, on_quantum, in_format)
 
 
 def dot_bound(
@@ -246,7 +246,7 @@ def dot_bound(
     shape = np.broadcast_shapes(x.shape, y.shape)
     terms = shape[normal_axis(axis, len(shape), "a and b")]
     rounded = product == "rounded"
-    return _bound(plan, terms, size, total, confidence, int(rounded), False, rounded)
+    return bound_of_sums(plan, terms, size, total, confidence, int(rounded), False, rounded)
 
 
 def _check_confidence(confidence: float | None) -> None:
@@ -254,14 +254,14 @@ def _check_confidence(confidence: float | None) -> None:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence!r}; take None for a sure bound")
 
 
-def _on_quantum(terms: Float64Array, fmt: FloatFormat) -> bool:
+def on_quantum_grid(terms: Float64Array, fmt: FloatFormat) -> bool:
     """Whether all terms, and so all their sums, are multiples of the format's smallest value: nothing underflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         in_quanta = terms / fmt.min_positive
         return bool((np.rint(in_quanta) == in_quanta).all())
 
 
-def _bound(
+def bound_of_sums(
     plan: SumPlan,
     n: int,
     size: Float64Array,

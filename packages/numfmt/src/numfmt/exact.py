@@ -17,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from numfmt._inputs import as_carrier, normal_axis
+from numfmt._inputs import as_carrier, as_integer, normal_axis
 from numfmt.errorfree import CARRIER_PRECISION, Carried, products_are_easy, two_prod, two_sum
 
 Float64Array = NDArray[np.float64]
@@ -194,6 +194,61 @@ def exact_sum(x: ArrayLike, axis: int = -1) -> Float64Array:
     outer, terms = moved.shape[:-1], moved.shape[-1]
     result: Float64Array = sum_rows(moved.reshape(math.prod(outer), terms)).value.reshape(outer)
     return result
+
+
+class ExactAccumulator:
+    """Exact sums whose terms arrive in pieces, for data that do not fit memory.
+
+    Args:
+        count: Number of independent sums T.
+    """
+
+    # Pieces of one sum that are kept before they are condensed.
+    _KEPT = 256
+
+    def __init__(self, count: int) -> None:
+        self._count = as_integer(count, "count", 0)
+        self._pieces: list[Float64Array] = []
+
+    def add(self, values: ArrayLike) -> None:
+        """Take the next terms of every sum.
+
+        Args:
+            values: (T, k) array of finite numbers, or infinities and NaN, which spoil their sum as in `exact_sum`.
+
+        Raises:
+            ValueError: If the number of rows is not T.
+            TypeError: For complex, string or object arrays.
+        """
+        array = as_carrier(values, "values")
+        if array.ndim != 2 or array.shape[0] != self._count:
+            raise ValueError(f"values must have shape ({self._count}, k), got {array.shape}")
+        if not array.size:
+            return
+        step = max(1, _BLOCK // array.shape[1])
+        blocks = [self._condensed(array[start : start + step]) for start in range(0, self._count, step)]
+        self._pieces.extend(_stacked(blocks).T)
+        if len(self._pieces) > self._KEPT:
+            self._pieces = list(self._condensed(np.stack(self._pieces, axis=1)).T)
+
+    @staticmethod
+    def _condensed(block: Float64Array) -> Float64Array:
+        """Few numbers with the same exact sum as each row; rows beyond the method's range stay as they are."""
+        with np.errstate(invalid="ignore"):
+            regular = bool(np.abs(block).max(initial=0.0) < _LARGE)
+        return _pieces_of_long_rows(np.array(block)) if regular else np.array(block)
+
+    def total(self) -> Float64Array:
+        """The T sums of all terms so far, correctly rounded; may be called at any time."""
+        if not self._pieces:
+            return np.zeros(self._count)
+        return sum_rows(np.stack(self._pieces, axis=1)).value
+
+
+def _stacked(blocks: list[Float64Array]) -> Float64Array:
+    """Blocks of rows below one another, the shorter ones filled up with zeros."""
+    width = max(block.shape[1] for block in blocks)
+    return np.concatenate([np.pad(block, ((0, 0), (0, width - block.shape[1]))) for block in blocks])
 
 
 def _short(x: Float64Array) -> bool:
