@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("triton")
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
 import fpsan_hardware_kernels as kernels
+import torch
 from fpsan_kernels import blocked, strided_lanes
 
 import fpsan_tools
