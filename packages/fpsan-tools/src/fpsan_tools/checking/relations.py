@@ -75,23 +75,27 @@ def _places(a: Array, b: Array) -> Finding | None:
 
 
 def _factor(a: Array, b: Array, dtype: str, algebra: Algebra, sizes: Mapping[str, int]) -> Finding | None:
-    """b = c*a with one c, or one per row or column. Odd payloads give c, the product then confirms it everywhere."""
-    odd = (a & a.dtype.type(1)).astype(bool)
-    ratio = algebra.mul(b, algebra.inv(a))
-    if odd.any():
-        factor = ratio[odd][:1]
-        if np.array_equal(algebra.mul(a, factor), b):
-            name = named(factor, dtype, algebra, sizes)
-            return Finding("factor", f"Output b is output a times {name}.", False, "b = c * a in payloads, one c")
-    if a.ndim < 2:
-        return None
-    for axis, told in ((-1, "row"), (-2, "column")):
-        if a.shape[axis] < 3 or not odd.any(axis=axis).all():
-            continue
-        factor = np.take_along_axis(ratio, np.expand_dims(odd.argmax(axis=axis), axis), axis)
-        if np.array_equal(algebra.mul(a, factor), b):
-            text = f"Output b is output a times one factor per {told}: a scale or a normalisation differs."
-            return Finding("factor", text, False, f"b = c * a in payloads, one c per {told}")
+    """One output is the other one times a factor: one for all, or one per row or column.
+
+    Odd payloads give the factor, the product then confirms it everywhere.
+    """
+    for whole, scaled, x, y in (("a", "b", a, b), ("b", "a", b, a)):
+        odd = (x & x.dtype.type(1)).astype(bool)
+        ratio = algebra.mul(y, algebra.inv(x))
+        if odd.any():
+            factor = ratio[odd][:1]
+            if np.array_equal(algebra.mul(x, factor), y):
+                text = f"Output {scaled} is output {whole} times {named(factor, dtype, algebra, sizes)}."
+                return Finding("factor", text, False, "their payloads have one ratio")
+        for axis, told in ((-1, "row"), (-2, "column")) if a.ndim >= 2 else ():
+            if a.shape[axis] < 3 or not odd.any(axis=axis).all():
+                continue
+            factor = np.take_along_axis(ratio, np.expand_dims(odd.argmax(axis=axis), axis), axis)
+            if np.array_equal(algebra.mul(x, factor), y):
+                text = (
+                    f"Output {scaled} is output {whole} times one factor per {told}: a normalisation or scale differs."
+                )
+                return Finding("factor", text, False, f"their payloads have one ratio per {told}")
     return None
 
 
@@ -144,7 +148,7 @@ _CONSTANTS = {
     "1/sqrt(2)": math.sqrt(0.5),
     "sqrt(2/pi)": math.sqrt(2 / math.pi),
 }
-_DIGITS = 6  # a number with more significant digits is not one that people write
+_DIGITS = 5  # a number with more significant digits is hardly one that people write
 
 
 def named(payload: Array, dtype: str, algebra: Algebra, sizes: Mapping[str, int]) -> str:

@@ -194,8 +194,8 @@ class Verdict:
             return "Nothing was decided: neither equality nor a difference was shown." + covered
         if self.reason and self.comparisons and all(c.equal for c in self.comparisons):
             return (
-                "Both sides evaluate the same formula of finite numbers, but one of them lets a NaN or infinity in that "
-                "the other keeps out: look at masks, and at what masked-off elements are." + covered
+                "Both sides evaluate the same formula of finite numbers, but one of them lets a NaN or an infinity in "
+                "that the other keeps out: look at masks, and at what masked-off elements are." + covered
             )
         if self.reason and not self.comparisons:
             return "One side accesses memory outside of its arrays. What it computes is not defined." + covered
