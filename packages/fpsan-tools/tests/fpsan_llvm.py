@@ -25,12 +25,15 @@ WARP = 32
 # Compiling with Triton, without a GPU
 
 
-def compile_llvm(kernel: Any, signature: dict[str, str], **options: Any) -> tuple[str, str, dict[str, Any]]:
-    """Compile a kernel with FpSan for sm_90 and one warp.
+def compile_llvm(
+    kernel: Any, signature: dict[str, str], target: tuple[str, Any, int] = ("cuda", 90, 32), **options: Any
+) -> tuple[str, str, dict[str, Any]]:
+    """Compile a kernel with FpSan for one warp, up to LLVM's IR.
 
     Args:
         kernel: a `triton.jit` function.
         signature: argument name to Triton type.
+        target: Triton's back end, the architecture, and the threads of a warp.
         options: further options of the back end (`fpsan_homomorphic_casts=True`).
 
     Returns:
@@ -41,22 +44,23 @@ def compile_llvm(kernel: Any, signature: dict[str, str], **options: Any) -> tupl
     from triton.compiler import ASTSource
     from triton.compiler.compiler import make_backend
 
-    target = GPUTarget("cuda", 90, 32)
-    backend = make_backend(target)
+    gpu = GPUTarget(*target)
+    backend = make_backend(gpu)
     fixed = {"instrumentation_mode": "fpsan", "num_warps": 1, "enable_fp_fusion": True}
     parsed = backend.parse_options({**fixed, **options})
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
     source = ASTSource(fn=kernel, signature=signature, constexprs={})
-    module = source.make_ir(
-        target, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(), context
-    )
-    metadata: dict[str, Any] = {}
-    module = backend.make_ttir(module, metadata, parsed, 90)
-    module = backend.make_ttgir(module, metadata, parsed, 90)
-    ttgir = module.str_nodebug()
-    return ttgir, backend.make_llir(module, metadata, parsed, 90), metadata
+    module = source.make_ir(gpu, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(), context)
+    metadata: dict[str, Any] = {"target": gpu, **vars(parsed)}
+    stages: dict[str, Callable[..., Any]] = {}
+    backend.add_stages(stages, parsed, source.language)
+    texts = {}
+    for name in ("ttir", "ttgir", "llir"):
+        module = stages[name](module, metadata)
+        texts[name] = module if isinstance(module, str) else module.str_nodebug()
+    return texts["ttgir"], texts["llir"], metadata
 
 
 # ---------------------------------------------------------------------------------------------------------------------

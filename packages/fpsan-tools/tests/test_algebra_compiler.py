@@ -8,6 +8,7 @@ import functools
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,21 +127,25 @@ def _integers(text: str, bits: int) -> set[int]:
     return {int(number) % (1 << bits) for number in re.findall(r"(?<![\w%.])-?\d+", text)}
 
 
-def _compiled(folder: Path, dtype: str, expression: str) -> tuple[str, str]:
+HOPPER, MI300 = ("cuda", 90, 32), ("hip", "gfx942", 64)
+
+
+def _compiled(folder: Path, dtype: str, expression: str, target: tuple[str, Any, int] = HOPPER) -> tuple[str, str]:
     pointer = "*" + algebra.float_type(dtype).triton
     kernel = _module(folder, expression).kernel
-    ttgir, llvm_ir, _ = fpsan_llvm.compile_llvm(kernel, {"p": pointer, "o": pointer})
+    ttgir, llvm_ir, _ = fpsan_llvm.compile_llvm(kernel, {"p": pointer, "o": pointer}, target)
     return ttgir, "\n".join(line for line in llvm_ir.splitlines() if " mul " in line or " select " in line)
 
 
-@pytest.mark.parametrize("dtype", fpsan_cases.FLOATS)
+@pytest.mark.parametrize("dtype", sorted(algebra.FLOAT_TYPES))
 def test_embedding_constants_stand_in_the_compiled_code(dtype, tmp_path):
     kind = algebra.float_type(dtype)
-    _, arithmetic = _compiled(tmp_path, dtype, "x + x * x")
+    _, arithmetic = _compiled(tmp_path, dtype, "x + x * x", MI300 if dtype.endswith("fnuz") else HOPPER)
     found = _integers(arithmetic, kind.bits)
     sign = 1 << (kind.bits - 1)
 
-    def present(value):  # the sign bit is masked off afterwards, so the optimiser may set or clear it
+    def present(value):
+        """Up to the sign bit, which is masked off afterwards: the optimiser may set or clear it."""
         return bool({value, value | sign, value - sign} & found)
 
     constants = embedding_constants(kind, algebra.get(RELEASE).embed_multiplier)
