@@ -201,7 +201,7 @@ def shapes(a, o, M: tl.constexpr, N: tl.constexpr):
     lo, hi = tl.split(tl.permute(j, (1, 0, 2)))
     tl.store(o + M * N + c[:, None] * M + r[None, :], lo - hi)
     f = tl.reshape(x, (M * N,))
-    tl.store(o + 2 * M * N + tl.arange(0, M * N), tl.flip(f))
+    tl.store(o + 2 * M * N + tl.arange(0, M * N), tl.flip(f, 0))
     v = tl.reshape(x, (N, M))
     tl.store(o + 3 * M * N + tl.arange(0, N)[:, None] * M + tl.arange(0, M)[None, :], v)
     tl.store(o + 4 * M * N + tl.arange(0, 2 * N), tl.interleave(tl.sum(x, 0), tl.max(x, 0)))

@@ -18,7 +18,7 @@ from fpsan_tools.domains.ieee import Ieee
 from fpsan_tools.errors import FpsanError, UnknownName
 from fpsan_tools.ttir.layouts import Bases, bases
 from fpsan_tools.ttir.machine import Machine
-from fpsan_tools.ttir.parser import Operation
+from fpsan_tools.ttir.parser import Module, Operation
 from fpsan_tools.ttir.types import UNSIGNED, Element, Type
 from fpsan_tools.ttir.values import Array
 
@@ -52,6 +52,10 @@ class Hardware(Ieee):
     name = "hardware"
     stage = "ttgir"
     contracts_sums = True
+
+    def __init__(self) -> None:
+        self._module: Module | None = None
+        self._known: dict[tuple[str, tuple[int, ...]], Bases] = {}
 
     # ---- elementwise
 
@@ -252,7 +256,13 @@ class Hardware(Ieee):
         return text
 
     def _bases(self, type: Type) -> Bases:
-        return bases(type.layout, type.shape, self._machine().module.layouts)
+        module = self._machine().module
+        if module is not self._module:
+            self._module, self._known = module, {}
+        key = (type.layout, type.shape)
+        if key not in self._known:
+            self._known[key] = bases(type.layout, type.shape, module.layouts)
+        return self._known[key]
 
 
 _APPROXIMATE = {

@@ -152,8 +152,24 @@ FUNCTIONS: dict[str, Any] = {
 _EXACTLY_ROUNDED = frozenset({"sqrt", "sqrt_rn", "floor", "ceil"})
 
 
+# What reductions may consist of without their order mattering (and the end of the region).
+_ORDERLESS = frozenset(
+    {
+        *("arith.maxnumf", "arith.minnumf", "arith.maximumf", "arith.minimumf", "tt.reduce.return", "arith.select"),
+        *("arith.cmpf", "arith.cmpi", "arith.andi", "arith.ori", "arith.xori", "arith.addi", "arith.constant"),
+    }
+)
+
 F16 = Element("float", "f16", 16)
 BF16 = Element("float", "bf16", 16)
+
+
+# Parts of the operands (0 the leading one) that split products multiply, in the order in which the compiler adds them.
+_SPLITS: dict[str, tuple[numfmt.FloatFormat, list[tuple[int, int]]]] = {
+    "tf32x3": (numfmt.TF32, [(1, 0), (0, 1), (0, 0)]),
+    "bf16x3": (numfmt.BF16, [(1, 0), (0, 1), (0, 0)]),
+    "bf16x6": (numfmt.BF16, [(1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0)]),
+}
 
 
 class Ieee(Domain):
@@ -235,7 +251,7 @@ class Ieee(Domain):
             host.note("ieee rounds the fp32 operands of a tf32 product to TF32 (nearest even)")
             a, b = (np.asarray(numfmt.TF32.round(v), np.float32) for v in (a, b))
         elif left.name == "f32" and precision != "ieee":
-            raise FpsanError(f"input_precision={precision!r} is not supported by the ieee domain; use 'ieee' or 'tf32'")
+            return self._split_dot(host, a, b, c, elements, precision)
         if left.name != "f32" or precision != "ieee":
             host.note(
                 "ieee computes every tl.dot as a chain of fused multiply-adds in ascending k; a matrix unit sums "
@@ -250,6 +266,26 @@ class Ieee(Domain):
             step = (narrow(flat_a[:, :, k, np.newaxis], accumulator), narrow(flat_b[:, np.newaxis, k, :], accumulator))
             flat_c = self.fma(*step, flat_c, accumulator)
         return flat_c.reshape(shape)
+
+    def _split_dot(
+        self, host: Host, a: Array, b: Array, c: Array, elements: tuple[Element, ...], precision: str
+    ) -> Array:
+        """A product of operands in several parts: corrections first, then the leading product, then the accumulator."""
+        fmt, products = _SPLITS[precision]
+        host.note(f"ieee splits the fp32 operands of a {precision} product with rounding to nearest even")
+        parts = []
+        for operand in (a, b):
+            pieces, rest = [], operand
+            for _ in range(2 if len(products) == 3 else 3):
+                pieces.append(np.asarray(fmt.round(rest), np.float32))
+                rest = rest - pieces[-1]
+            parts.append(pieces)
+        total = np.zeros_like(c)
+        for i, j in products[:-1]:
+            total = self.dot(host, parts[0][i], parts[1][j], total, elements, "ieee")
+        total = np.where(np.isnan(total), np.float32(0), total)
+        i, j = products[-1]
+        return np.asarray(self.dot(host, parts[0][i], parts[1][j], total, elements, "ieee") + c)
 
     def dot_scaled(self, host: Host, a: ScaledOperand, b: ScaledOperand, c: Array, target: Element) -> Array:
         compute = F16 if "fp16" in (a.form, b.form) else BF16
@@ -270,7 +306,9 @@ class Ieee(Domain):
         return call(symbol, values, elements, target)
 
     def reduction_masks(self, host: Host, length: int) -> list[int]:
-        host.note("ieee sums tt.reduce as a balanced tree of neighbours")
+        body = host.operation.regions[0].block.operations if host.operation is not None else []
+        if not {operation.name for operation in body} <= _ORDERLESS:
+            host.note("ieee sums tt.reduce as a balanced tree of neighbours")
         return super().reduction_masks(host, length)
 
 

@@ -158,7 +158,7 @@ def _load(
 ) -> Value:
     if descriptor.to_tf32:
         raise FpsanError("descriptors that round to TF32 are not supported; round in the kernel")
-    bits, inverse = machine.memory.load(address, inside, element)
+    bits, inverse = machine.memory.load(address, inside, element, padded=True)
     if inverse is not None:
         bits = bits.take(inverse, axis=0)
     values = from_memory(machine, bits, element)
@@ -177,7 +177,7 @@ def _store(
     bits = bits.reshape(bits.shape[0], *_aligned_shape(value, shape[1:]))
     terms = address.terms
     full = np.broadcast_to(terms[0], np.broadcast_shapes(terms[0].shape, shape))
-    machine.memory.store(Address([full, *terms[1:]]), bits, None if inside.all() else inside, element)
+    machine.memory.store(Address([full, *terms[1:]]), bits, None if inside.all() else inside, element, padded=True)
 
 
 def _aligned_shape(value: Value, block: tuple[int, ...]) -> tuple[int, ...]:

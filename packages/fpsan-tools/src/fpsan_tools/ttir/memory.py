@@ -131,13 +131,16 @@ class Memory:
         """Whether every term is a multiple of the width (virtual bases are)."""
         return width == 1 or not any(int(np.bitwise_or.reduce(t, axis=None)) & (width - 1) for t in address.terms)
 
-    def load(self, address: Address, mask: Array | None, element: Element) -> tuple[Array, Array | None]:
+    def load(
+        self, address: Address, mask: Array | None, element: Element, padded: bool = False
+    ) -> tuple[Array, Array | None]:
         """Read bit patterns.
 
         Args:
             address: byte addresses.
             mask: lanes that are read, None for all; masked-off lanes give 0.
             element: type of the elements.
+            padded: whether masked-off lanes may point outside by design, as a descriptor's do.
 
         Returns:
             The patterns, of a shape that broadcasts to the access's, and None; or patterns of the distinct programs and
@@ -147,13 +150,14 @@ class Memory:
             OutOfBounds: if a live lane (or a masked-off one, where that was asked for) points outside.
         """
         width = element.memory.itemsize
+        check_masked = self.check_masked and not padded
         zero = self.patterns(element).type(0)
         if mask is not None:
             live = np.count_nonzero(mask)
             if live == mask.size:
                 mask = None
             elif live == 0:
-                if self.check_masked:
+                if check_masked:
                     self._require(address.total(), width, "masked-off load")
                 return np.full((1,) * len(address.shape), zero), None
         address, inverse = _distinct_programs(address, mask)
@@ -167,7 +171,7 @@ class Memory:
         total = address.total()
         if mask is None:
             return self._gather(total, element), inverse
-        if self.check_masked:
+        if check_masked:
             self._require(total, width, "masked-off load")
         total, mask = np.broadcast_arrays(total, mask)
         bits = np.full(total.shape, zero)
@@ -204,8 +208,15 @@ class Memory:
     def _parts(self, total: Array) -> list[Buffer]:
         return [self.buffers[int(number) - 1] for number in np.unique(total >> _SHIFT)]
 
-    def store(self, address: Address, bits: Array, mask: Array | None, element: Element) -> None:
+    def store(self, address: Address, bits: Array, mask: Array | None, element: Element, padded: bool = False) -> None:
         """Write bit patterns; where several lanes write one place, the last one (in program order) stays.
+
+        Args:
+            address: byte addresses.
+            bits: what is written.
+            mask: lanes that are written, None for all.
+            element: type of the elements.
+            padded: whether masked-off lanes may point outside by design, as a descriptor's do.
 
         Raises:
             OutOfBounds: if a live lane points outside or into a read-only array.
@@ -216,7 +227,7 @@ class Memory:
         total, bits = np.broadcast_to(total, shape), np.broadcast_to(bits, shape)
         width = element.memory.itemsize
         if mask is not None:
-            if self.check_masked:
+            if self.check_masked and not padded:
                 self._require(total, width, "masked-off store")
             mask = np.broadcast_to(mask, shape)
             total, bits = total[mask], bits[mask]

@@ -34,7 +34,12 @@ def reduce(machine: Machine, operation: Operation, frame: Frame) -> list[Value]:
         elif op == "arith.addi" and element.bits > 1:
             return [Value(np.add.reduce(arrays[0], axis=axis, dtype=arrays[0].dtype), types[0])]
     combine = _combine(machine, operation, frame, operands)
-    steps = [(mask, combine) for mask in machine.domain.reduction_masks(machine, arrays[0].shape[axis])]
+    length = arrays[0].shape[axis]
+    if any(value.type.element.is_float for value in operands):
+        masks = machine.domain.reduction_masks(machine, length)
+    else:  # integers do not round
+        masks = [1 << bit for bit in range(length.bit_length() - 1)]
+    steps = [(mask, combine) for mask in masks]
     return [Value(d, t) for d, t in zip(fold(arrays, axis, steps), types, strict=True)]
 
 

@@ -35,9 +35,9 @@ _NAMES: dict[str, str] = {
         ttg.async_copy_global_to_local ttg.async_wait ttg.inline_asm ttg.local_atomic_scatter_rmw
         ttg.local_gather ttg.local_scatter ttg.mask ttg.mask.return ttg.memdesc_index ttg.memdesc_reinterpret
         ttg.memdesc_subslice ttg.predicate_stage ttg.warp_id ttg.warp_return ttg.warp_specialize
-        ttg.warp_specialize.partitions ttg.warp_yield ttng.arrive_barrier ttng.async_copy_mbarrier_arrive
-        ttng.async_shared_store ttng.clc_get_program_id ttng.clc_is_canceled ttng.clc_load_result
-        ttng.clc_try_cancel ttng.clc_try_cancel_sync ttng.cluster_barrier
+        ttg.warp_specialize.partitions ttg.warp_yield ttng.arrive_barrier ttng.cluster_arrive ttng.cluster_wait
+        ttng.async_copy_mbarrier_arrive ttng.async_shared_store ttng.clc_get_program_id ttng.clc_is_canceled
+        ttng.clc_load_result ttng.clc_try_cancel ttng.clc_try_cancel_sync ttng.cluster_barrier
         ttng.fence_mbarrier_init_release_cluster ttng.packed_arith ttng.tc_gen5_commit ttng.tc_gen5_mma
         ttng.tc_gen5_mma_scaled ttng.tmem_alloc ttng.tmem_copy ttng.tmem_load ttng.tmem_store ttng.tmem_subslice
         ttng.tmem_wait """,
@@ -45,6 +45,7 @@ _NAMES: dict[str, str] = {
         tti.experimental_buffer_descriptors tti.experimental_cluster_cta_id tti.experimental_fpsan_embed
         tti.experimental_fpsan_unembed tti.experimental_gsan_atomic_cas tti.experimental_gsan_atomic_load
         tti.experimental_gsan_atomic_poll tti.experimental_gsan_atomic_rmw tti.experimental_gsan_atomic_store
+        tti.experimental_gsan_atomic_tensor_access tti.experimental_gsan_tensordesc_info
         tti.experimental_gsan_atomic_tensordesc_access tti.experimental_gsan_cluster_barrier_init
         tti.experimental_gsan_cluster_barrier_sync tti.experimental_gsan_grid_dependency_wait
         tti.experimental_gsan_indexed_tensordesc_access tti.experimental_gsan_init
