@@ -55,32 +55,68 @@ def draw_key(rng: Seed) -> int:
     return int(as_generator(rng).integers(0, 2**64, dtype=np.uint64))
 
 
-def philox(counter: NDArray[np.uint64], key: int, rounds: int = ROUNDS) -> list[NDArray[np.uint64]]:
+def philox(
+    counter: NDArray[np.uint64], key: int, rounds: int = ROUNDS, workspace: list[NDArray[np.uint64]] | None = None
+) -> list[NDArray[np.uint64]]:
     """The four output words of Philox4x32 for 64-bit counters (upper half of the 128-bit counter zero).
 
     Args:
-        counter: Counters, any shape.
+        counter: Counters, one-dimensional.
         key: 64-bit key.
         rounds: Number of rounds.
+        workspace: Three arrays of shape (2, n), n the number of counters, to be overwritten; the result lies in them.
 
     Returns:
         Four arrays of the counter's shape, uint64, each below 2**32.
     """
-    low, shift = np.uint64(_MASK32), np.uint64(32)
-    c0, c1 = counter & low, counter >> shift
-    c2, c3 = np.zeros_like(c0), np.zeros_like(c0)
-    p0, p1 = np.empty_like(c0), np.empty_like(c0)
+    # Rows: (c0, c2) and (c1, c3). A round multiplies the first pair and swaps: both halves in one pass each.
+    even, odd, product = workspace or [np.empty((2, counter.size), np.uint64) for _ in range(3)]
+    np.bitwise_and(counter, _LOW[0], out=even[0])
+    np.right_shift(counter, _SHIFT[0], out=odd[0])
+    even[1] = odd[1] = 0
     k0, k1 = key & _MASK32, key >> 32
     for _ in range(rounds):
-        np.multiply(c0, np.uint64(MULTIPLIERS[0]), out=p0)
-        np.multiply(c2, np.uint64(MULTIPLIERS[1]), out=p1)
-        for product, word, carried, round_key in ((p1, c0, c1, k0), (p0, c2, c3, k1)):
-            np.right_shift(product, shift, out=word)
-            np.bitwise_xor(word, carried, out=word)
-            np.bitwise_xor(word, np.uint64(round_key), out=word)
-            np.bitwise_and(product, low, out=carried)
+        np.multiply(even[::-1], _MULTIPLIERS, out=product)
+        np.right_shift(product, _SHIFT, out=even)
+        np.bitwise_xor(even, odd, out=even)
+        np.bitwise_xor(even, np.array([[k0], [k1]], np.uint64), out=even)
+        np.bitwise_and(product, _LOW, out=odd)
         k0, k1 = (k0 + WEYL[0]) & _MASK32, (k1 + WEYL[1]) & _MASK32
-    return [c0, c1, c2, c3]
+    return [even[0], odd[0], even[1], odd[1]]
+
+
+# As arrays: NumPy converts scalars anew in every call.
+_LOW, _SHIFT = np.full((1, 1), _MASK32, np.uint64), np.full((1, 1), 32, np.uint64)
+_MULTIPLIERS = np.array([[MULTIPLIERS[1]], [MULTIPLIERS[0]]], np.uint64)
+
+
+class Words:
+    """A source of random words with buffers that are used again: for many calls of at most ``count`` words.
+
+    Args:
+        key: 64-bit key.
+        count: Largest number of words of one call.
+    """
+
+    def __init__(self, key: int, count: int) -> None:
+        self._key = key
+        groups = count // GROUP + 2
+        self._counter = np.arange(groups * PLANE, dtype=np.uint64)
+        self._words = np.empty((groups, 4, PLANE), np.uint32)
+        self._workspace = [np.empty((2, groups * PLANE), np.uint64) for _ in range(3)]
+
+    def take(self, start: int, count: int) -> NDArray[np.uint32]:
+        """The words of the elements ``start .. start + count - 1``; they are overwritten by the next call."""
+        first = start // GROUP
+        groups = -(-(start + count) // GROUP) - first
+        n = groups * PLANE
+        counter = self._counter[:n]
+        np.add(counter, np.uint64(first * PLANE) - counter[:1], out=counter)
+        blocks = philox(counter, self._key, workspace=[w[:, :n] for w in self._workspace])
+        for word, values in enumerate(blocks):
+            self._words[:groups, word] = values.reshape(groups, PLANE)
+        offset = start - first * GROUP
+        return self._words.reshape(-1)[offset : offset + count]
 
 
 def philox_words(key: int, start: int, count: int) -> NDArray[np.uint32]:
@@ -94,10 +130,11 @@ def philox_words(key: int, start: int, count: int) -> NDArray[np.uint32]:
     Returns:
         Words, shape (count,), uint32.
     """
-    first, groups = start // GROUP, -(-(start + count) // GROUP) - start // GROUP
-    words = np.empty((groups, 4, PLANE), np.uint32)
-    counter = np.arange(first * PLANE, (first + groups) * PLANE, dtype=np.uint64).reshape(groups, PLANE)
-    for word, values in enumerate(philox(counter, key)):
-        words[:, word] = values
-    offset = start - first * GROUP
-    return words.reshape(-1)[offset : offset + count]
+    piece = 128 * GROUP
+    if count <= piece:
+        return Words(key, count).take(start, count)
+    source, words = Words(key, piece), np.empty(count, np.uint32)
+    for done in range(0, count, piece):
+        size = min(piece, count - done)
+        words[done : done + size] = source.take(start + done, size)
+    return words

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from numfmt._fast.plan import Plan
-from numfmt._random import GROUP, philox_words
+from numfmt._random import GROUP, Words
 
 #: Elements per chunk. A multiple of the random generator's group, so that chunks start at whole Philox blocks.
 CHUNK = 1 << 15
@@ -38,13 +38,16 @@ def round_chunks(
     """
     worker = _Worker(plan, min(CHUNK, max(x.size, 1)))
     carrier = plan.carrier.dtype
+    source = Words(key, min(CHUNK, x.size)) if plan.mode.stochastic and random is None else None
     for start in range(0, x.size, CHUNK):
         piece, target = x[start : start + CHUNK], out[start : start + CHUNK]
         words = None
         if plan.mode.stochastic:
-            if random is None:
-                words = philox_words(key, start, piece.size) >> np.uint32(32 - random_bits)
+            if source is not None:
+                words = source.take(start, piece.size)
+                np.right_shift(words, np.uint32(32 - random_bits), out=words)
             else:
+                assert random is not None
                 words = random[start : start + CHUNK]
         direct = piece.dtype == carrier and target.dtype == carrier and not np.may_share_memory(x, out)
         if direct:
@@ -78,12 +81,19 @@ class _Worker:
         exponent = self.bits[: x.size]
         np.bitwise_and(u, integer(c.infinity), out=exponent)
         calm = self.quiet and int(exponent.max(initial=0)) < plan.calm_bits
+        # The exponent field is overwritten by neither way; a quiet format needs a look at its largest numbers only.
         if plan.way == "aligned":
             self._aligned(u, out.view(c.integer), words, n)
         else:
             self._scaled(x, exponent, out, words, n)
         if not calm:
-            self._ends(x, out)
+            large = np.flatnonzero(exponent >= integer(plan.calm_bits)) if self.quiet else None
+            if large is None or large.size > x.size // 8:
+                self._ends(x, out)
+            else:
+                numbers, results = x[large], out[large]
+                self._ends(numbers, results)
+                out[large] = results
         if not plan.negative_zero and plan.signed:
             np.add(out, self.float(0), out=out)  # -0 + 0 is +0
 
@@ -154,14 +164,15 @@ class _Worker:
     def _carry(self, fraction: NDArray[Any], words: NDArray[np.uint32], n: int) -> NDArray[np.bool_]:
         """Does the fraction, brought to n bits as the variant says, plus the random number reach one?"""
         variant = self.plan.mode.stochastic
-        scaled = fraction * self.float(2.0**n)
+        scaled = np.multiply(fraction, self.float(2.0**n), out=fraction)
         if variant == "c":
             whole = np.rint(scaled)
         else:
             whole = np.floor(scaled)
             if variant == "b":
                 whole = whole + (scaled - whole >= self.float(0.5))
-        return np.asarray(whole.astype(np.int64) + words >= 1 << n)
+        # whole + R >= 2**n, in float64: exact, and faster than in integers
+        return np.asarray(np.add(whole, words, dtype=np.float64) >= 2.0**n)
 
     # Aligned ----------------------------------------------------------------------------------------------------------
 
