@@ -66,15 +66,6 @@ class RandomWords:
         return words.reshape(shape)
 
 
-def significant_bits(x: Float64Array) -> int:
-    """An upper bound on the significant bits of every number of an array: 53 less the zero bits they all end in."""
-    if not x.size:
-        return 1
-    bits = x.view(np.uint64) if x.flags.c_contiguous else np.ascontiguousarray(x).view(np.uint64)
-    union = int(np.bitwise_or.reduce(bits, axis=None)) & ((1 << _CARRIER_MANTISSA) - 1)
-    return CARRIER_PRECISION - ((union & -union).bit_length() - 1 if union else _CARRIER_MANTISSA)
-
-
 class RoundedArithmetic:
     """Correctly rounded operations in one format, mode and policy.
 

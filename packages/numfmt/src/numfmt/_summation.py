@@ -16,11 +16,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from numfmt._bits import significant_bits
 from numfmt._rounded import RandomWords, RoundedArithmetic
 from numfmt._scalar import FEW_COLUMNS, BeyondRangeError
 from numfmt.exact import sum_rows
 
 Float64Array = NDArray[np.float64]
+
+# Bits of terms that nobody has looked at.
+UNKNOWN = 0
 
 # Rows that are added with a check each, once the bound that saves the checks has failed.
 _CAREFUL_ROWS = 16
@@ -34,7 +38,8 @@ class Summation(Protocol):
 
         Args:
             x: (terms, width) C-contiguous float64 array; not modified.
-            bits: Upper bound on the significant bits of its numbers.
+            bits: Upper bound on the significant bits of its numbers; machines that are `compiled` running sums also
+                take `UNKNOWN` and find out on the way.
         """
         ...
 
@@ -84,16 +89,24 @@ class Sequential:
         self._ops, self._columns = ops, columns
         self._sum = np.zeros(columns.width)
         self._done = 0
+        self._hoped_bits = 1
 
     def add_block(self, x: Float64Array, bits: int) -> None:
         if not x.size:
             return
         if self._ops.compiled is not None:
-            s = self._sum.copy()
-            if self._ops.compiled.sequential(x, s, bits, self._columns.random(0, self._done, len(x))):
+            s, random = self._sum.copy(), self._columns.random(0, self._done, len(x))
+            hoped = bits or self._hoped_bits
+            in_range, bits = self._ops.compiled.sequential(x, s, hoped, random)
+            if in_range and bits > hoped and not self._ops.adds_plainly(bits):
+                self._hoped_bits = bits  # the next block will be as long
+                s = self._sum.copy()
+                in_range, _ = self._ops.compiled.sequential(x, s, bits, random)
+            if in_range:
                 self._sum = s
                 self._done += len(x)
                 return
+        bits = bits or significant_bits(x)
         if self._columns.width <= FEW_COLUMNS and self._ops.scalar is not None and self._add_few(x, bits):
             return
         if self._ops.adds_on_grid(bits):
@@ -388,14 +401,23 @@ class PromotedSequential:
         self._chunk, self._ops, self._outer = chunk, ops, outer
         self._sum, self._total = np.zeros(columns.width), np.zeros(columns.width)
         self._filled = 0
+        self._hoped_bits = 1
 
     def add_block(self, x: Float64Array, bits: int) -> None:
         if self._ops.compiled is not None and self._outer.compiled is not None and x.size:
-            s, total = self._sum.copy(), self._total.copy()
-            filled = self._ops.compiled.promoted(x, s, total, self._filled, self._chunk, bits, self._outer.compiled)
-            if filled is not None:
+            hoped = bits or self._hoped_bits
+            for _ in range(2):
+                s, total = self._sum.copy(), self._total.copy()
+                in_range, bits, filled = self._ops.compiled.promoted(
+                    x, s, total, self._filled, self._chunk, hoped, self._outer.compiled
+                )
+                if bits <= hoped or self._ops.adds_plainly(bits):
+                    break
+                self._hoped_bits = hoped = bits  # the next block will be as long
+            if in_range:
                 self._sum, self._total, self._filled = s, total, filled
                 return
+        bits = bits or significant_bits(x)
         for row in x:
             self._sum = self._ops.add(self._sum, row, bits)
             self._filled += 1

@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from numfmt import errorfree
 from numfmt._apply import fits_float32
+from numfmt._bits import significant_bits
 from numfmt._inputs import as_carrier
 from numfmt._random import Seed
-from numfmt._rounded import RandomWords, RoundedArithmetic, significant_bits
+from numfmt._rounded import RandomWords, RoundedArithmetic
 from numfmt.errorfree import CARRIER_PRECISION, Carried
 from numfmt.formats import FP32, FloatFormat
 from numfmt.rounding import OverflowPolicy, RoundingMode

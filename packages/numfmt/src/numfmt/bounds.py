@@ -25,8 +25,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from numfmt._bits import significant_bits
 from numfmt._inputs import as_carrier, normal_axis
-from numfmt._rounded import RoundedArithmetic, significant_bits
+from numfmt._rounded import RoundedArithmetic
 from numfmt.exact import exact_dot, exact_sum
 from numfmt.formats import FP32, FloatFormat
 from numfmt.rounding import RoundingMode

@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from numfmt._bits import significant_bits
 from numfmt._errors import unknown_name
 from numfmt._inputs import as_carrier, normal_axis
 from numfmt._random import Seed
-from numfmt._rounded import RandomWords, RoundedArithmetic, significant_bits
+from numfmt._rounded import RandomWords, RoundedArithmetic
 from numfmt._summation import Columns, Method, Sequential
 from numfmt.arithmetic import products_are_exact, rounded_fma, rounded_product
 from numfmt.formats import FP32, FloatFormat

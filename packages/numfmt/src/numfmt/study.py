@@ -35,10 +35,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from numfmt._bits import significant_bits
 from numfmt._errors import unknown_name
 from numfmt._inputs import as_integer
 from numfmt._progress import track
-from numfmt._rounded import significant_bits
 from numfmt._summation import METHODS
 from numfmt.bounds import bound_of_sums, on_quantum_grid
 from numfmt.exact import ExactAccumulator, ratio_of_sums

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from numfmt._bits import CARRIER_PRECISION, significant_bits
 from numfmt._errors import unknown_name
 from numfmt._inputs import as_carrier, as_integer, normal_axis
 from numfmt._random import Seed
-from numfmt._rounded import RandomWords, RoundedArithmetic, significant_bits
-from numfmt._summation import METHODS, Columns, Method, Promoted, PromotedSequential, Sequential, Summation
+from numfmt._rounded import RandomWords, RoundedArithmetic
+from numfmt._summation import METHODS, UNKNOWN, Columns, Method, Promoted, PromotedSequential, Sequential, Summation
 from numfmt.formats import FP32, FloatFormat
 from numfmt.rounding import OverflowPolicy, RoundingMode
 
@@ -98,6 +99,13 @@ class SumPlan:
         self.ops.compile(roundings)
         self.outer.compile(roundings)
 
+    def bits_for(self, machine: Summation, block: Float64Array) -> int:
+        """Bits of a block's terms, as the machine needs to know them: `UNKNOWN` where it finds out itself."""
+        if not self.ops.adds_plainly(1):
+            return CARRIER_PRECISION  # the mode takes the careful way with all terms
+        finds_out = isinstance(machine, Sequential | PromotedSequential) and self.ops.compiled is not None
+        return UNKNOWN if finds_out else significant_bits(block)
+
     def words(self, seed: Seed) -> RandomWords | None:
         """The source of random integers, None in deterministic modes."""
         return RandomWords(seed, self.ops.random_bits) if self.ops.random_bits else None
@@ -143,10 +151,11 @@ class Accumulator:
         if array.ndim != 2 or array.shape[0] != self._count:
             raise ValueError(f"values must have shape ({self._count}, k), got {array.shape}")
         self._terms += array.size
-        self._plan.compile(self._terms)
+        plan = self._plan
+        plan.compile(self._terms)
         for columns, machine in self._machines:
-            for block in _term_blocks(array[columns].T, self._plan.ops.compiled is not None):
-                machine.add_block(block, significant_bits(block))
+            for block in _term_blocks(array[columns].T, plan.ops.compiled is not None):
+                machine.add_block(block, plan.bits_for(machine, block))
 
     def total(self) -> Float64Array:
         """The T sums of all terms so far, (T,) float64; may be called at any time."""
@@ -265,6 +274,6 @@ def _sum_columns(plan: SumPlan, terms: Float64Array, words: RandomWords | None) 
     for first, width in column_blocks(terms.shape[1]):
         machine = plan.machine(Columns(width, first, terms.shape[1], words))
         for rows in _term_blocks(terms[:, first : first + width], plan.ops.compiled is not None):
-            machine.add_block(rows, significant_bits(rows))
+            machine.add_block(rows, plan.bits_for(machine, rows))
         result[first : first + width] = machine.total()
     return result

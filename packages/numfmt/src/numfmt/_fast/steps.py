@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from numfmt._bits import bits_of_union, significant_bits
 from numfmt._fast import sums
 from numfmt._fast.plan import FLOAT32, FLOAT64
 
@@ -48,22 +49,42 @@ class CompiledSteps:
     def _wide(self, bits: int) -> bool:
         return not self._ops.adds_plainly(bits)
 
-    def sequential(self, x: Float64Array, s: Float64Array, bits: int, random: NDArray[np.uint32] | None) -> bool:
-        """Add the rows of x to s in order; s is overwritten."""
+    def sequential(
+        self, x: Float64Array, s: Float64Array, bits: int, random: NDArray[np.uint32] | None
+    ) -> tuple[bool, int]:
+        """Add the rows of x to s in order; s is overwritten.
+
+        Args:
+            x: (k, T) terms.
+            s: (T,) sums.
+            bits: Bits of the terms that the kernel is to be right for.
+            random: Random integers of stochastic modes.
+
+        Returns:
+            Whether no magnitude left the range, and the bits that the terms had.
+        """
         kernel = sums.sequential(self._mode, self._variant, self._wide(bits))
-        return int(kernel(x, s, self._words(random), self._constants, self._bits)) <= self._limit
+        met, union = kernel(x, s, self._words(random), self._constants, self._bits)
+        return int(met) <= self._limit, bits_of_union(int(union))
 
     def promoted(
-        self, x: Float64Array, s: Float64Array, outer: Float64Array, filled: int, chunk: int, bits: int, to: CompiledSteps
-    ) -> int | None:
+        self,
+        x: Float64Array,
+        s: Float64Array,
+        outer: Float64Array,
+        filled: int,
+        chunk: int,
+        bits: int,
+        to: CompiledSteps,
+    ) -> tuple[bool, int, int]:
         """Add the rows of x to s, and s to outer and start it anew whenever `chunk` rows are in.
 
         Returns:
-            Rows in the unfinished chunk, or None where the result cannot be trusted.
+            As `sequential`, and the rows in the unfinished chunk.
         """
         kernel = sums.promoted(self._mode, self._wide(bits))
-        met, met_outer, filled = kernel(x, s, outer, filled, chunk, self._constants, to._constants)
-        return int(filled) if int(met) <= self._limit and int(met_outer) <= to._limit else None
+        met, met_outer, union, filled = kernel(x, s, outer, filled, chunk, self._constants, to._constants)
+        return int(met) <= self._limit and int(met_outer) <= to._limit, bits_of_union(int(union)), int(filled)
 
     def compensated(
         self,
@@ -133,8 +154,6 @@ class CompiledSteps:
 
     def _fits_float32(self, a: Float64Array, b: Float64Array) -> bool:
         """Whether float32 carries everything: products of at most 24 bits, sums of at most 11, middling exponents."""
-        from numfmt._rounded import significant_bits
-
         p = self._ops.fmt.precision
         if 2 * p + 2 > 24 or significant_bits(a) + significant_bits(b) > 24 or self._ops.fmt.emin < -126:
             return False

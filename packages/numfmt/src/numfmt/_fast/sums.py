@@ -122,25 +122,31 @@ def addition(mode: str, variant: str, wide: bool) -> Callable[..., Any]:
 
 @lru_cache(maxsize=64)
 def sequential(mode: str, variant: str, wide: bool) -> Callable[..., Any]:
-    """kernel(x (k, T), s (T,), words (k, T), constants, n) -> bits of the largest |s| met; s is updated."""
+    """kernel(x (k, T), s (T,), words (k, T), constants, n) -> (bits of the largest |s| met, union of the bits of x).
+
+    s is updated. The union tells afterwards whether the terms were as short as the caller hoped.
+    """
     step, stochastic = addition(mode, variant, wide), bool(variant)
 
     @_jit
     def row(x: Any, s: Any, words: Any, emin: Any, m: Any, zero_sign: Any, spare: Any, n: Any) -> Any:
-        largest = _ZERO
+        largest, union = _ZERO, _ZERO
         for t in range(s.size):
             word = words[t] if stochastic else _NO_WORD
-            r = step(s[t], x[t], emin, m, zero_sign, spare, word, n)
+            v = x[t]
+            r = step(s[t], v, emin, m, zero_sign, spare, word, n)
             s[t] = r
             largest = max(largest, np.uint64(bits64(r) & _SIZE))
-        return largest
+            union = np.uint64(union | bits64(v))
+        return largest, union
 
     @_jit
     def kernel(x: Any, s: Any, words: Any, c: Any, n: Any) -> Any:
-        largest = _ZERO
+        largest, union = _ZERO, _ZERO
         for k in range(x.shape[0]):
-            largest = max(largest, row(x[k], s, words[k if stochastic else 0], c[0], c[1], c[2], c[3], n))
-        return largest
+            met, seen = row(x[k], s, words[k if stochastic else 0], c[0], c[1], c[2], c[3], n)
+            largest, union = max(largest, met), np.uint64(union | seen)
+        return largest, union
 
     return kernel  # type: ignore[no-any-return]
 
@@ -175,7 +181,7 @@ def promoted(mode: str, wide: bool) -> Callable[..., Any]:
     """Running sums of `chunk` terms that are added to outer sums to nearest even.
 
     kernel(x (k, T), s (T,), outer (T,), filled, chunk, constants, outer constants) -> (bits of the largest |s|, bits of
-    the largest |outer|, terms in the unfinished chunk).
+    the largest |outer|, union of the bits of x, terms in the unfinished chunk).
     """
     inner, no_words = sequential(mode, "", wide), np.zeros((1, 1), np.uint32)
     step = addition("nearest_even", "", False)
@@ -192,16 +198,17 @@ def promoted(mode: str, wide: bool) -> Callable[..., Any]:
 
     @_jit
     def kernel(x: Any, s: Any, outer: Any, filled: Any, chunk: Any, c: Any, d: Any) -> Any:
-        largest, largest_outer, start = _ZERO, _ZERO, 0
+        largest, largest_outer, union, start = _ZERO, _ZERO, _ZERO, 0
         while start < x.shape[0]:
             stop = min(x.shape[0], start + chunk - filled)
-            largest = max(largest, inner(x[start:stop], s, no_words, c, _NO_WORD))
+            met, seen = inner(x[start:stop], s, no_words, c, _NO_WORD)
+            largest, union = max(largest, met), np.uint64(union | seen)
             filled += stop - start
             start = stop
             if filled == chunk:
                 largest_outer = max(largest_outer, promote(s, outer, d[0], d[1], d[2], d[3]))
                 filled = 0
-        return largest, largest_outer, filled
+        return largest, largest_outer, union, filled
 
     return kernel  # type: ignore[no-any-return]
 
@@ -342,9 +349,13 @@ def float32_fma_product(a: Any, b: Any, s: Any) -> None:
 
 @_jit
 def transpose(x: Any, out: Any) -> None:
-    """out (k, T) = x (T, k) transposed, in tiles that eight rows a power of two apart do not evict from the cache."""
-    for k0 in range(0, x.shape[1], 64):
-        for t0 in range(0, x.shape[0], 8):
-            for k in range(k0, min(k0 + 64, x.shape[1])):
-                for t in range(t0, min(t0 + 8, x.shape[0])):
-                    out[k, t] = x[t, k]
+    """out (k, T) = x (T, k) transposed, a cache line of eight columns at a time (the loop over them is unrolled)."""
+    whole = x.shape[0] // 8 * 8
+    for t in range(0, whole, 8):
+        for k in range(x.shape[1]):
+            out[k, t], out[k, t + 1], out[k, t + 2], out[k, t + 3] = x[t, k], x[t + 1, k], x[t + 2, k], x[t + 3, k]
+            out[k, t + 4], out[k, t + 5] = x[t + 4, k], x[t + 5, k]
+            out[k, t + 6], out[k, t + 7] = x[t + 6, k], x[t + 7, k]
+    for t in range(whole, x.shape[0]):
+        for k in range(x.shape[1]):
+            out[k, t] = x[t, k]
