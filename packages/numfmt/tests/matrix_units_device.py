@@ -1,5 +1,6 @@
 """Running the cases on a CUDA GPU, with NumPy arrays in and out."""
 
+import contextlib
 import subprocess
 
 import numpy as np
@@ -53,6 +54,55 @@ def run_case(case, a, b, c):
     grid = (a.shape[0] // schedule.block_m, b.shape[1] // schedule.block_n)
     dot_loop[grid](left, right, onto, out, b.shape[1], a.shape[1], **constants(case), num_warps=schedule.num_warps)
     return out.cpu().numpy()
+
+
+@contextlib.contextmanager
+def tf32_products(allowed):
+    """torch's fp32 products on tensor cores in tf32, or in fp32; the setting is restored."""
+    settings = torch.backends.cuda.matmul
+    if hasattr(settings, "fp32_precision"):
+        name, value = "fp32_precision", "tf32" if allowed else "ieee"
+    else:
+        name, value = "allow_tf32", allowed
+    before = getattr(settings, name)
+    setattr(settings, name, value)
+    try:
+        yield
+    finally:
+        setattr(settings, name, before)
+
+
+def mm(a, b):
+    """torch.mm with an fp32 result, which shows every bit of the accumulator."""
+    return torch.mm(a, b) if a.dtype == torch.float32 else torch.mm(a, b, out_dtype=torch.float32)
+
+
+def mm_tf32(a, b):
+    """torch.mm of fp32 operands in tf32."""
+    with tf32_products(True):
+        return torch.mm(a, b)
+
+
+def scaled_mm(fast):
+    """torch._scaled_mm with unit scales and an fp32 result."""
+
+    def function(a, b):
+        one = torch.ones((), device=a.device)
+        # cuBLASLt takes b by columns.
+        return torch._scaled_mm(a, b.t().contiguous().t(), one, one, out_dtype=torch.float32, use_fast_accum=fast)
+
+    return function
+
+
+# What a library's products are called: the format of the operands, the unit to look for, the function.
+OPERATIONS = {
+    "bf16": ("bf16", "hopper", mm),
+    "fp16": ("fp16", "hopper", mm),
+    "tf32": ("tf32", "hopper", mm_tf32),
+    "fp32": ("fp32", "simt.fma", mm),
+    "fp8 fast": ("e4m3", "hopper", scaled_mm(True)),
+    "fp8 promoted": ("e4m3", "hopper", scaled_mm(False)),
+}
 
 
 def environment():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from matrix_units_data import bits
 
-from numfmt.matrix_units import matmul
+from numfmt.matrix_units import find_schedule, matmul
 
 
 @dataclass
@@ -54,6 +54,12 @@ class Predictor:
             self.pool.submit(compare_rows, case, a[i : i + rows], b, c[i : i + rows], got[i : i + rows], i)
             for i in range(0, a.shape[0], rows)
         ]
+
+    def search(self, result, a, b, candidates, **more):
+        """`find_schedule` with the candidates split among the processes; best first."""
+        chunks = [candidates[i :: self.processes] for i in range(self.processes)]
+        futures = [self.pool.submit(find_schedule, result, a, b, candidates=chunk, **more) for chunk in chunks if chunk]
+        return sorted((match for future in futures for match in future.result()), key=lambda match: -match.share)
 
     def close(self):
         """End the processes."""

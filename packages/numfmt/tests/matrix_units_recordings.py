@@ -16,6 +16,7 @@ DATA = Path(__file__).parent / "data"
 INDEX = DATA / "matrix_units_h200.json"
 
 RECORDED_KINDS = ("uniform", "wide", "cancelling", "tiny", "special")
+LIBRARY_SHAPES = ((256, 256, 1024), (512, 256, 4096), (1024, 1024, 2048))
 # Of each product the upper left corner is kept; it depends on these rows and columns only.
 KEPT_ROWS, KEPT_COLUMNS = 32, 16
 
@@ -46,6 +47,23 @@ def recorded_inputs(name, loads, accumulator, kind, shape):
     rng = PortableGenerator(zlib.crc32(f"{name}/{kind}".encode()))
     a, b = operands(rng, loads, shape, kind)
     return a, b, accumulators(rng, accumulator, shape[:2], kind)
+
+
+def recorded_k(case):
+    """K of a recorded case."""
+    return 232 if case.ragged else 256
+
+
+def library_inputs(name, key, shape):
+    """a (M, K) and b (K, N) of a library's product: uniform values, tf32 numbers for tf32 (torch rounds the others)."""
+    rng = PortableGenerator(zlib.crc32(name.encode()))
+    a, b = operands(rng, (key, key), shape, "uniform")
+    return (tf32(a), tf32(b)) if key == "tf32" else (a, b)
+
+
+def tf32(x):
+    """fp32 numbers with their low 13 bits cleared."""
+    return (x.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 
 
 def read_index():

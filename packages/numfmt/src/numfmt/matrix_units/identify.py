@@ -657,6 +657,8 @@ def _compare(
     outputs: int,
     seed: int,
 ) -> Identification:
+    if not candidates:
+        return Identification(tree, facts, (), (), 0, 0.0, None, box.calls)
     rng = np.random.default_rng(seed)
     # Of large results a sample of rows and columns is compared.
     rows, columns = (np.sort(rng.permutation(n)[:_COMPARED_SIDE]) for n in box.shape)

@@ -116,7 +116,7 @@ def matmul(
     if not isinstance(schedule, Schedule):
         raise TypeError(f"schedule must be a schedule such as chain() or promote(128), got {schedule!r}")
     accumulator = format_key(accumulator, "accumulator")
-    keys = _operand_keys(left, right, inputs, unit)
+    keys = operand_keys(left, right, inputs, unit)
     depth = left.shape[1]
     if pad_k:
         row = schedule.resolve(Request(unit, keys, accumulator, (1, 1, depth))).unit
@@ -147,12 +147,12 @@ def matmul(
     return _finished(result, accumulator)
 
 
-def _operand_keys(
+def operand_keys(
     a: NDArray[Any], b: NDArray[Any], inputs: str | tuple[str, str] | None, unit: str | MatrixUnit
 ) -> tuple[str, str]:
+    """The format keys of both operands; float32 operands of a matrix unit mean tf32 unless `inputs` says otherwise."""
     keys = resolve_inputs(a, b, inputs)
     if inputs is None and keys == ("fp32", "fp32"):
-        # A float32 operand of a matrix unit can only mean tf32.
         takes_fp32 = unit.inputs if isinstance(unit, MatrixUnit) else ("fp32",) if str(unit).startswith("simt") else ()
         return keys if "fp32" in takes_fp32 else ("tf32", "tf32")
     return keys

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from numfmt._errors import unknown_name
 from numfmt.matrix_units.explain import step_error
-from numfmt.matrix_units.operands import PARTS, as_matrix, resolve_inputs
-from numfmt.matrix_units.product import matmul
+from numfmt.matrix_units.operands import PARTS, as_matrix
+from numfmt.matrix_units.product import matmul, operand_keys
 from numfmt.matrix_units.schedules import ChainAll, Promote, Schedule
 from numfmt.matrix_units.units import MatrixUnit, find_unit
 
@@ -198,8 +198,7 @@ def choose_promotion(
         raise ValueError(
             f"a has shape {left.shape} and b {right.shape}: a's columns must be as many as b's rows, not zero"
         )
-    keys = resolve_inputs(left, right, inputs)
-    keys = ("tf32" if keys[0] == "fp32" else keys[0], "tf32" if keys[1] == "fp32" else keys[1])
+    keys = operand_keys(left, right, inputs, unit)
     facts = find_unit(unit, keys, "fp32")
     left, right = _sampled(left, right, outputs, seed)
     k = left.shape[1]

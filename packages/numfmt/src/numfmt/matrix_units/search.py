@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from numfmt.matrix_units.operands import as_matrix, resolve_inputs
-from numfmt.matrix_units.product import matmul
+from numfmt.matrix_units.operands import as_matrix
+from numfmt.matrix_units.product import matmul, operand_keys
 from numfmt.matrix_units.schedules import ChainAll, Promote, Schedule, SplitK
 from numfmt.matrix_units.units import MatrixUnit, find_unit
 
@@ -43,6 +43,10 @@ def library_schedules(k: int, unit: MatrixUnit) -> Iterator[Schedule]:
     inner: list[Schedule] = [ChainAll()]
     inner += [Promote(n, ChainAll()) for n in (32, 64, 128, 256, 512) if n < k and n % unit.depth == 0]
     yield from inner
+    # Within split-K only FP8's two modes are known: fast accumulation, and promotion every 128.
+    split_inner = [one for one in inner if one in (ChainAll(), Promote(128, ChainAll()))]
+    if unit.mantissa_bits != 13:
+        split_inner = inner[:1]
     seen: set[tuple[Schedule, str, tuple[int, ...]]] = set()
     for parts in (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32, 48, 64):
         for grain in (unit.depth, 32, 64, 128, 256):
@@ -51,7 +55,7 @@ def library_schedules(k: int, unit: MatrixUnit) -> Iterator[Schedule]:
             size = -(-(-(-k // grain)) // parts) * grain  # noqa: B002
             cuts = tuple(range(0, k, size))
             for reduction in ("sequential", "pairwise"):
-                for one in inner[:1] if unit.mantissa_bits != 13 else inner:
+                for one in split_inner:
                     if (one, reduction, cuts) not in seen and len(cuts) > 1:
                         seen.add((one, reduction, cuts))
                         yield SplitK(parts, one, grain, reduction)
@@ -95,8 +99,7 @@ def find_schedule(
         raise ValueError(
             f"result has shape {seen.shape}, a {left.shape} and b {right.shape}: they do not belong together"
         )
-    keys = resolve_inputs(left, right, inputs)
-    keys = ("tf32" if keys[0] == "fp32" else keys[0], "tf32" if keys[1] == "fp32" else keys[1])
+    keys = operand_keys(left, right, inputs, unit)
     facts = find_unit(unit, keys, accumulator)
     rng = np.random.default_rng(seed)
     side = max(1, int(sample**0.5))
