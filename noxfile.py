@@ -87,9 +87,13 @@ def has_cuda_gpu() -> bool:
     return bool(tool) and subprocess.run([tool, "-L"], capture_output=True, check=False).stdout.startswith(b"GPU")
 
 
+#: A worker per core; the suites are many short tests.
+PARALLEL = ["-n", "auto", "--dist", "worksteal"]
+
+
 def run_pytest(session: nox.Session, *args: str) -> None:
-    """Run pytest; no collected test (exit code 5) is a failure like any other."""
-    session.run("python", "-m", "pytest", *args)
+    """Run pytest, a worker per core; no collected test (exit code 5) is a failure like any other."""
+    session.run("python", "-m", "pytest", *PARALLEL, *args)
 
 
 @nox.session
@@ -192,7 +196,7 @@ def wheels(session: nox.Session) -> None:
         session.run("python", "-m", "venv", str(clean))
         session.run(str(python), "-m", "pip", "install", "--quiet", *requirements, external=True)
     session.run(str(python), "tools/check_installed.py", str(ROOT), external=True)
-    session.run(str(python), "-m", "pytest", "-q", *session.posargs, external=True)
+    session.run(str(python), "-m", "pytest", *PARALLEL, *session.posargs, external=True)
 
 
 @nox.session(default=False)
