@@ -10,7 +10,7 @@ import pytest
 import sums_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numfmt_oracle import CONSTANTS, MODES, Oracle
+from numfmt_oracle import CONSTANTS, MODES, Facts, Oracle, random_facts
 
 import numfmt
 from numfmt import BF16, E8M0, FP4_E2M1, FP8_E4M3, FP8_E5M2, FP16, FP32, FP64, Accumulator, FloatFormat, accumulate
@@ -126,6 +126,39 @@ def test_every_method_and_mode_matches_exact_rationals(fmt, method, mode):
                 sums_oracle.METHODS[method](arithmetic, row, **PARAMETERS.get(method, {})) for row in values.tolist()
             ]
             assert_same(result, expected)
+
+
+CUSTOM = {name: facts for name, facts in random_facts(45).items() if facts.zero}
+
+
+def as_format(name: str, facts: Facts) -> FloatFormat:
+    """The format of an oracle's facts."""
+    return FloatFormat(
+        name,
+        facts.exponent_bits,
+        facts.mantissa_bits,
+        facts.bias,
+        signed=facts.signed,
+        subnormals=facts.subnormals,
+        infinities=facts.infinity,
+        nan=facts.nan,
+        overflow=facts.overflow,
+    )
+
+
+@pytest.mark.parametrize("name", CUSTOM)
+def test_random_custom_formats_match_exact_rationals(name):
+    fmt, oracle = as_format(name, CUSTOM[name]), Oracle(CUSTOM[name])
+    rng = np.random.default_rng(hash_of(name))
+    size = min(fmt.max, 2.0**60) / 8
+    for mode in MODES:
+        arithmetic = sums_oracle.Arithmetic(oracle, mode, nan="zero")
+        for rows in (2, FEW_COLUMNS + 1):
+            values = np.ldexp(rng.standard_normal((rows, 5)), rng.integers(-4, 2, (rows, 5))) * size
+            values = np.where(rng.random(values.shape) < 0.5, fmt.round(values, overflow="saturate"), values)
+            for method in ("sequential", "kahan"):
+                result = accumulate(values, fmt, mode, method, nan="zero")
+                assert_same(result, [sums_oracle.METHODS[method](arithmetic, row) for row in values.tolist()])
 
 
 def hash_of(*words: str) -> int:
