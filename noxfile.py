@@ -117,8 +117,8 @@ def typecheck(session: nox.Session) -> None:
 def tests(session: nox.Session, suite: str) -> None:
     """Run every package's CPU tests, each in an environment with only its declared dependencies."""
     path, extras, beside = TEST_ENVIRONMENTS[suite]
-    peers = group("peers") if path == NUMFMT else []
-    install(session, *(local(other) for other in beside), local(path, extras), *group("test"), *peers)
+    references = {NUMFMT: group("peers"), FPSAN: group("llvm")}.get(path, [])
+    install(session, *(local(other) for other in beside), local(path, extras), *group("test"), *references)
     run_pytest(session, f"{path}/tests", *session.posargs)
 
 
@@ -279,7 +279,15 @@ def exhaustive(session: nox.Session) -> None:
 @nox.parametrize("triton", TRITON_VERSIONS)
 def matrix(session: nox.Session, triton: str) -> None:
     """Run the tests of fpsan-tools and tritongemm against every supported Triton."""
-    install(session, local(NUMFMT), local(FPSAN, "[triton]"), local(GEMM), f"triton=={triton}", *group("test"))
+    install(
+        session,
+        local(NUMFMT),
+        local(FPSAN, "[triton]"),
+        local(GEMM),
+        f"triton=={triton}",
+        *group("test"),
+        *group("llvm"),
+    )
     run_pytest(session, f"{FPSAN}/tests", f"{GEMM}/tests", *session.posargs)
 
 
