@@ -26,8 +26,6 @@ SOURCES = ["noxfile.py", "packages", "bench", "tools"]
 
 NUMFMT, FPSAN, GEMM, LECTURES = (f"packages/{name}" for name in ("numfmt", "fpsan-tools", "tritongemm", "lectures"))
 PACKAGES = [NUMFMT, FPSAN, GEMM, LECTURES]
-#: What each package needs of the others, in installation order.
-NEEDS = {NUMFMT: [], FPSAN: [NUMFMT], GEMM: [NUMFMT, FPSAN], LECTURES: [NUMFMT]}
 #: (tests of, extras, packages installed beside it): each an environment of its own.
 TEST_ENVIRONMENTS = {
     "numfmt": (NUMFMT, "", []),
