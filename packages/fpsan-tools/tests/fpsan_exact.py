@@ -12,9 +12,10 @@ def nearest(exact: Fraction, bits: int = 24, emin: int = -126) -> Fraction:
     """The nearest number with `bits` significand bits, ties to even, subnormals included (no overflow)."""
     if exact == 0:
         return Fraction(0)
-    exponent = emin
+    exponent = exact.numerator.bit_length() - exact.denominator.bit_length() - 1
     while Fraction(2) ** (exponent + 1) <= abs(exact):
         exponent += 1
+    exponent = max(exponent, emin)
     unit = Fraction(2) ** (exponent - bits + 1)
     return round(exact / unit) * unit  # Fraction rounds ties to even
 

@@ -60,6 +60,47 @@ def test_early_returns_at_several_places():
     equal(o, [0, -1, -2, -3, -4, 10, 12, 14, 16, 99, 99, 99])
 
 
+def test_blocks_that_branch_to_each_other():
+    """Unstructured control flow as the front end writes it for early returns, with values across blocks."""
+    from fpsan_tools.domains import get
+    from fpsan_tools.ttir.machine import Machine
+    from fpsan_tools.ttir.memory import Memory, Span
+    from fpsan_tools.ttir.operations import link
+    from fpsan_tools.ttir.parser import parse
+    from fpsan_tools.ttir.values import Address, Value
+
+    text = """
+      tt.func public @blocks(%o: !tt.ptr<i32>) {
+        %c0 = arith.constant 0 : i32
+        %c1 = arith.constant 1 : i32
+        %c2 = arith.constant 2 : i32
+        %p = tt.get_program_id x : i32
+        cf.br ^bb1
+      ^bb1:
+        %q = arith.addi %p, %c1 : i32
+        %even = arith.remsi %p, %c2 : i32
+        %is = arith.cmpi eq, %even, %c0 : i32
+        cf.cond_br %is, ^bb2(%q : i32), ^bb3(%p : i32)
+      ^bb2(%x: i32):
+        %y = arith.muli %x, %c2 : i32
+        cf.br ^bb3(%y : i32)
+      ^bb3(%z: i32):
+        %r = arith.addi %z, %q : i32
+        %at = tt.addptr %o, %p : !tt.ptr<i32>, i32
+        tt.store %at, %r : !tt.ptr<i32>
+        tt.return
+      }
+    """
+    o = np.zeros(6, np.int32)
+    start = o.__array_interface__["data"][0]
+    memory = Memory([Span(start, start + o.nbytes, True, o, "o")])
+    module = link(parse(text), "blocks")
+    machine = Machine("blocks", module, get("ieee"), memory, (6, 1, 1))
+    pointer = Value(Address([np.array([memory.address(start)])]), module.kernel.arguments[0][1])
+    machine.run([pointer], np.arange(6))
+    equal(o, [2 * (p + 1) + p + 1 if p % 2 == 0 else p + p + 1 for p in range(6)])
+
+
 def test_nested_branches():
     a, o = np.arange(12, dtype=F32), np.zeros(12, F32)
     run(kernels.nested_ifs, (12,), a, o, 5)

@@ -16,7 +16,7 @@ from fpsan_tools.errors import FpsanError, OutOfBounds, UnsupportedOperation
 from fpsan_tools.ttir.memory import Memory
 from fpsan_tools.ttir.parser import Block, Module, Operation, Region
 from fpsan_tools.ttir.types import I32, Type
-from fpsan_tools.ttir.values import Array, Frame, Value
+from fpsan_tools.ttir.values import Address, Array, Descriptor, Frame, Value, merge
 
 Observer = Callable[["Machine", Operation, Frame], None]
 """Called after each operation; the frame holds its operands and results, which must not be changed."""
@@ -117,7 +117,6 @@ class Machine:
         Branches only go forward in the text: loops are structured operations.
         """
         waiting: dict[str, list[tuple[Array | None, list[Value]]]] = {}
-        frames: dict[str, Frame] = {}
         returned: list[tuple[Array | None, list[Value]]] = []
         for position, block in enumerate(region.blocks):
             if position == 0:
@@ -130,7 +129,6 @@ class Machine:
                 rows, incoming = _arrive(frame.count, arrivals)
                 inner = frame.inner(rows)
                 inner.values.update(zip((name for name, _ in block.arguments), incoming, strict=True))
-            frames[block.label] = inner
             outputs = self.block(block, inner)
             last = block.operations[-1]
             if last.name == "cf.br":
@@ -170,8 +168,6 @@ class Machine:
 
 def _arrive(count: int, arrivals: list[tuple[Array | None, list[Value]]]) -> tuple[Array | None, list[Value]]:
     """Bring together groups of programs that reach one block, in program order."""
-    from fpsan_tools.ttir.values import merge
-
     if len(arrivals) == 1:
         return arrivals[0]
     rows = np.concatenate([np.arange(count) if chosen is None else chosen for chosen, _ in arrivals])
@@ -189,7 +185,10 @@ def _arrive(count: int, arrivals: list[tuple[Array | None, list[Value]]]) -> tup
 
 def _publish(frame: Frame, inner: Frame, rows: Array | None) -> None:
     """Make a block's values visible to the blocks that it dominates, which ask the common frame for them."""
+    if inner is frame:
+        return
     if rows is None:
+        frame.values.update(inner.values)
         return
     for name, value in inner.values.items():
         if name not in frame.values and not _is_outer(frame, name):
@@ -206,7 +205,6 @@ def _is_outer(frame: Frame, name: str) -> bool:
 
 def _spread(value: Value, rows: Array, count: int) -> Value:
     """Put the rows of a part where they belong among all programs; other rows are never asked for."""
-    from fpsan_tools.ttir.values import Address, Descriptor
 
     def spread(array: Array) -> Array:
         if array.shape[0] == 1:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fpsan_tools.errors import FpsanError
 from fpsan_tools.ttir.parser import Operation
-from fpsan_tools.ttir.values import Array, Value
+from fpsan_tools.ttir.values import Address, Array, Value
 
 if TYPE_CHECKING:
     from fpsan_tools.ttir.machine import Machine
@@ -118,6 +118,4 @@ def select(machine: Machine, operation: Operation, operands: Operands) -> Value:
         return Value(second.data, type)
     if type.element.kind != "pointer":
         raise FpsanError("a choice between tensor descriptors that differs between programs")
-    from fpsan_tools.ttir.values import Address
-
     return Value(Address([np.where(chooser, first.array(), second.array())]), type)

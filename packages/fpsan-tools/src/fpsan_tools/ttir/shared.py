@@ -10,6 +10,7 @@ from fpsan_tools.errors import FpsanError
 from fpsan_tools.ttir import descriptors, shapes
 from fpsan_tools.ttir.access import as_address
 from fpsan_tools.ttir.parser import Operation
+from fpsan_tools.ttir.products import integer_dot
 from fpsan_tools.ttir.values import Array, Descriptor, Frame, Value
 
 if TYPE_CHECKING:
@@ -87,8 +88,6 @@ def warp_group_dot(machine: Machine, operation: Operation, operands: Operands) -
     a, b, c = (v.full(programs) for v in (first, second, Value(start, accumulator.type)))
     elements = (first.type.element, second.type.element, accumulator.type.element)
     if not elements[2].is_float:
-        from fpsan_tools.ttir.products import integer_dot
-
         return Value(integer_dot(a, b, c), accumulator.type)
     precision = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")[operation.integer("inputPrecision", 0)]
     return Value(machine.domain.dot(machine, a, b, c, elements, precision), accumulator.type)
