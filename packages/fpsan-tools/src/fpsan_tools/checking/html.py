@@ -34,6 +34,7 @@ margin:.3rem 0}
 .fpsan table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.3rem 0}
 .fpsan th,.fpsan td{text-align:left;padding:.25rem .9rem .25rem 0;
 border-bottom:1px solid var(--line);vertical-align:top}
+.fpsan td.fig{white-space:nowrap}
 .fpsan th{color:var(--soft);font-weight:600}
 .fpsan svg{display:block;margin:.4rem 0;border:1px solid var(--line);max-width:100%}
 .fpsan svg rect.on{fill:var(--bad)}.fpsan svg rect.off{fill:var(--tint)}
@@ -61,7 +62,7 @@ def fragment(verdict: Verdict) -> str:
     parts = [f'<h1 class="{escape(verdict.outcome)}">{escape(verdict.headline)}</h1>', _paragraph(verdict.meaning)]
     if verdict.comparisons:
         parts += ["<h2>Outputs</h2>", _outputs(verdict)]
-        parts += [_picture(c) for c in verdict.comparisons if c.differing and not c.problem]
+        parts += [_picture(c) for c in verdict.comparisons if 0 < c.differing < c.total and not c.problem]
     if verdict.findings:
         parts += ["<h2>Diagnosis</h2>", _list([_finding(finding) for finding in verdict.findings])]
     if verdict.divergence is not None:
@@ -98,7 +99,7 @@ def _table(header: list[str], rows: list[list[str]], figures: set[int] | None = 
 
 def _outputs(verdict: Verdict) -> str:
     header, rows = comparison_rows(verdict)
-    return _table(header, rows, figures={0, 1, 2, 4, 5, 6})
+    return _table(header, rows, figures={0, 1, 2, 3, 4, 5, 6})
 
 
 _TAGS = {True: "no bug", False: "points at a bug", None: "observation"}
@@ -123,10 +124,10 @@ def _divergence(divergence: Divergence) -> str:
 
 
 def _picture(comparison: Comparison) -> str:
-    """Where the differences lie, as a coarse grid."""
+    """Where the differences lie, as a coarse grid; darker cells hold more of them."""
     grid = density(comparison.different)
     rows, columns = grid.shape
-    cell = max(4, min(14, 640 // columns))
+    cell = max(3, min(12, 480 // columns, 280 // rows))
     boxes = [
         f'<rect class="on" x="{x * cell}" y="{y * cell}" width="{cell}" height="{cell}" '
         f'fill-opacity="{0.25 + 0.75 * v:.2f}"/>'
@@ -139,5 +140,4 @@ def _picture(comparison: Comparison) -> str:
     return (
         f'<svg role="img" aria-label="{label}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
         f'<rect class="off" width="{width}" height="{height}"/>{"".join(boxes)}</svg>'
-        f'<p class="soft">{escape(comparison.name)}: {escape(comparison.pattern.text)}.</p>'
     )

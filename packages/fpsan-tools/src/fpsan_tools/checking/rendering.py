@@ -107,11 +107,18 @@ def as_dict(verdict: Verdict) -> dict[str, Any]:
         "kernels": {side: list(launched) for side, launched in verdict.kernels.items()},
         "outputs": [_comparison_dict(c) for c in verdict.comparisons],
         "diagnosis": [asdict(finding) for finding in verdict.findings],
-        "divergence": None if verdict.divergence is None else asdict(verdict.divergence),
+        "divergence": _divergence_dict(verdict),
         "not_covered": [asdict(gap) for gap in verdict.gaps],
         "notes": list(verdict.notes),
         "replay": verdict.replay,
     }
+
+
+def _divergence_dict(verdict: Verdict) -> dict[str, Any] | None:
+    found = verdict.divergence
+    if found is None:
+        return None
+    return {"places": [asdict(place) for place in found.places], "sure": found.sure, "text": found.text}
 
 
 def _comparison_dict(c: Comparison) -> dict[str, Any]:

@@ -55,14 +55,16 @@ def grid(text: str) -> Callable[[Mapping[str, Any]], tuple[int, ...]]:
 def _require(tree: ast.AST, text: str) -> None:
     allowed = (ast.Tuple, ast.BinOp, ast.UnaryOp, ast.USub, ast.Call, ast.Name, ast.Load, ast.Constant, *_BINARY)
     for node in ast.walk(tree):
-        if not isinstance(node, allowed):
+        literal = isinstance(node, ast.Constant) and type(node.value) is not int
+        unknown = isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS)
+        if not isinstance(node, allowed) or literal or unknown:
             raise FpsanError(
                 f"grid {text!r}: only names, whole numbers, + - * // % and {', '.join(_FUNCTIONS)} are known"
             )
 
 
 def _value(node: ast.AST, bound: Mapping[str, Any], text: str) -> Any:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
+    if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name) and node.id in bound:
         return bound[node.id]
