@@ -108,6 +108,14 @@ def test_hardware_fma_is_the_float32_chain():
     assert_same_bits(*both(numfmt.matmul, a, b, FP32, product="fma"))
 
 
+def test_compiled_random_words_are_the_same():
+    from numfmt._fast.steps import philox_words
+    from numfmt._random import philox_words as reference
+
+    for start, count in ((0, 256), (5, 1), (255, 700), (10**6 + 3, 1000), (2**40, 300)):
+        np.testing.assert_array_equal(philox_words(2**63 + 11, start, count), reference(2**63 + 11, start, count))
+
+
 def test_layouts():
     x = BF16.round(np.random.default_rng(4).standard_normal((130, 300)))
     with backend("numpy"):

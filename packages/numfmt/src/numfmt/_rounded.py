@@ -15,6 +15,7 @@ Formats of more than 51 bits (FP64) leave no room for the odd bit; they are roun
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,15 @@ Float64Array = NDArray[np.float64]
 _WORTH_COMPILING = 10**7
 _EXPONENT_FIELD = np.array(0x7FF0000000000000, np.int64)
 _CARRIER_MANTISSA = 52
+# 2^52 times twice float64's bias: this less the bits of a power of two are those of its inverse.
+_TWICE_ONE = np.int64(2 * 1023 << _CARRIER_MANTISSA)
+# Directed modes as functions of x / q.
+_WHOLE: dict[str, Callable[..., Float64Array]] = {"toward_zero": np.trunc, "up": np.ceil, "down": np.floor}
 # Exponents up to here leave room for the constant of `grid_rounder`, 2^(e + 52 - m).
 _GRID_LIMIT = 2.0**960
 _WORD_BITS = 32
+# Words from which compiled code, if it is loaded, draws them.
+_MANY_WORDS = 4096
 # Keys of the random streams of one call differ by multiples of this odd number (2^64 over the golden ratio).
 _STREAM_STEP = 0x9E3779B97F4A7C15
 
@@ -62,8 +69,10 @@ class RandomWords:
         """Words start, start + 1, ... of a stream, each shifted down to `bits` bits."""
         key = (self._key + stream * _STREAM_STEP) & (2**64 - 1)
         count = int(np.prod(shape, dtype=np.int64))
-        words = philox_words(key, start, count) >> np.uint32(_WORD_BITS - self.bits)
-        return words.reshape(shape)
+        compiled = sys.modules.get("numfmt._fast.steps") if count >= _MANY_WORDS else None
+        draw = philox_words if compiled is None else compiled.philox_words
+        words = draw(key, start, count) >> np.uint32(_WORD_BITS - self.bits)
+        return np.asarray(words).reshape(shape)
 
 
 class RoundedArithmetic:
@@ -101,14 +110,10 @@ class RoundedArithmetic:
         self._is_float64 = fmt == FP64
         self._has_odd_bit = p <= CARRIER_PRECISION - 2
         self._double_rounding_is_safe = nearest and 2 * p + 2 <= CARRIER_PRECISION
-        self._on_grid = (
-            self.mode.name == "nearest_even"
-            and self._has_odd_bit
-            and p >= 2
-            and fmt.signed
-            and fmt.zero
-            and fmt.subnormals
-        )
+        plain = self._has_odd_bit and p >= 2 and fmt.signed and fmt.zero and fmt.subnormals
+        self._on_grid = plain and self.mode.name == "nearest_even"
+        directed = _WHOLE.get(self.mode.name) if plain and fmt.emin - fmt.mantissa_bits >= -1022 else None
+        self._to_whole: Callable[..., Float64Array] | None = directed
         #: Steps on Python floats, where they suit.
         self.scalar = ScalarArithmetic(self) if ScalarArithmetic.suits(self) else None
         #: Compiled steps, while a caller has them switched on by `compile`.
@@ -182,9 +187,32 @@ class RoundedArithmetic:
                 out = np.empty_like(size)
                 self.grid_rounder(x if x.flags.c_contiguous else np.ascontiguousarray(x), size, out)()
                 return out
+        if self._to_whole is not None:
+            directed = self._directed_round(x, self._to_whole)
+            if directed is not None:
+                return directed
         if self._is_float64 and self.mode.name == "nearest_even" and self.policy.name == "infinity":
             return x.copy()
         return self._fmt_round(x, random)
+
+    def _directed_round(self, x: Float64Array, to_whole: Callable[..., Float64Array]) -> Float64Array | None:
+        """Directed rounding as a multiple of the quantum q of x's binade, or None where x nears the range's end."""
+        x = np.ascontiguousarray(x)
+        size = np.abs(x)
+        if x.size and not size.max() < self.grid_max * (1.0 - 2.0**-30):
+            return None
+        q_bits: NDArray[np.int64] = x.view(np.int64) & _EXPONENT_FIELD
+        np.maximum(q_bits, self._smallest_grid, out=q_bits)
+        q_bits -= self.fmt.mantissa_bits << _CARRIER_MANTISSA
+        inverse: Float64Array = np.subtract(_TWICE_ONE, q_bits).view(np.float64)
+        np.multiply(x, inverse, inverse)
+        to_whole(inverse, inverse)
+        np.multiply(inverse, q_bits.view(np.float64), inverse)
+        if self.fmt.negative_zero:
+            np.copysign(inverse, x, inverse)
+            return inverse
+        inverse += 0.0
+        return inverse
 
     def _fmt_round(self, x: Float64Array, random: NDArray[np.uint32] | None) -> Float64Array:
         extra: dict[str, Any] = {}

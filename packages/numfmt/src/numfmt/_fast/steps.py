@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from numfmt._bits import bits_of_union, significant_bits
 from numfmt._fast import sums
+from numfmt._fast.jit import _words as draw_groups
 from numfmt._fast.plan import FLOAT32, FLOAT64
+from numfmt._random import GROUP, PLANE
 
 if TYPE_CHECKING:
     from numfmt._rounded import RoundedArithmetic
@@ -172,3 +174,11 @@ def transposed(x: Float64Array) -> Float64Array:
     out = np.empty(x.shape)
     sums.transpose(x.T, out)
     return out
+
+
+def philox_words(key: int, start: int, count: int) -> NDArray[np.uint32]:
+    """The same words as `numfmt._random.philox_words`, drawn by compiled code."""
+    first = start // GROUP
+    words = np.empty((-(-(start + count) // GROUP) - first) * GROUP, np.uint32)
+    draw_groups(words, np.uint64(first * PLANE), np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32))
+    return words[start - first * GROUP :][:count]
