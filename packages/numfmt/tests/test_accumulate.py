@@ -216,6 +216,19 @@ def test_float64_sums_may_pass_float64s_range():
     assert accumulate([big, 2.0**900], FP64, "up") == math.inf
 
 
+@pytest.mark.parametrize("columns", [2, 20])
+@pytest.mark.parametrize("policy", ["infinity", "saturate", "nan"])
+def test_a_sum_that_leaves_the_range_within_a_block_is_noticed(columns, policy):
+    # 512 up to 71680 and back down: only a look at every partial sum sees that 65504 was passed.
+    values = np.full((columns, 280), 512.0)
+    values[:, 140:] = -512.0
+    expected = sums_oracle.sequential(
+        sums_oracle.Arithmetic(ORACLES["FP16"], "nearest_even", policy), values[0].tolist()
+    )
+    assert expected != 0
+    assert_same(accumulate(values, FP16, overflow=policy), [expected] * columns)
+
+
 def test_long_fast_sums_equal_careful_ones():
     # Many terms, so that blocks, the overflow bound and its failure all take part; E4M3 fails it at once.
     rng = np.random.default_rng(8)

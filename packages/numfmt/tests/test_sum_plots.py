@@ -10,7 +10,7 @@ from numfmt.study import run_cell
 
 pytest.importorskip("matplotlib")
 
-from numfmt.sumplots import error_against_terms, error_growth  # noqa: E402
+from numfmt.sumplots import error_against_terms, error_growth
 
 
 def rows_of(study: Study) -> list[dict]:
