@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,6 +142,11 @@ def round_to(
     out: NDArray[Any] | None = None,
 ) -> Any:
     """Round numbers to a format; see :meth:`FloatFormat.round`."""
+    if "torch" in sys.modules:
+        from numfmt._fast import tensors
+
+        if tensors.is_tensor(x):
+            return tensors.round_tensor(fmt, x, rounding, rng, overflow, nan, random_bits, random, out)
     mode = rounding_mode(rounding)
     policy = overflow_policy(fmt.overflow if overflow is None else overflow)
     check_nan(nan)

@@ -333,7 +333,8 @@ class FloatFormat:
 
         Args:
             x: Numbers of any shape: float64, float32, float16, bfloat16 and the other ml_dtypes types, integers, or an
-                object array of Python integers and fractions. Never modified.
+                object array of Python integers and fractions. Never modified. Or a torch tensor on any device: then the
+                result is a tensor there with the same bits (float32 also for the narrower floating-point types).
             rounding: A name or alias of :data:`numfmt.rounding.ROUNDINGS`.
             rng: For stochastic modes: a seed or generator. None draws fresh entropy. The random number of an element
                 depends on one 64-bit draw from ``rng`` and on the element's index in C order only.
