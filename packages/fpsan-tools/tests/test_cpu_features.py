@@ -645,6 +645,11 @@ def test_pointers_that_are_read_from_memory():
     table = np.array([address + 32, address, address + 96], np.int64)
     with pytest.raises(OutOfBounds, match="none of the arrays"):
         run(kernels.pointer_table, (3,), table, o, B=8)
+    run(kernels.pointer_table, (3,), table, o, B=8, reachable=[data])
+    equal(o, data.reshape(4, 8)[[1, 0, 3]])
+    table[2] += 4
+    with pytest.raises(OutOfBounds, match=r"array 'reachable\[0\]'"):
+        run(kernels.pointer_table, (3,), table, o, B=8, reachable=[data])
 
 
 def test_the_same_memory_passed_twice():
@@ -710,6 +715,17 @@ def test_wrong_arguments_are_refused_in_a_sentence():
         run(kernels.copy, (1,), a, o, B=7)
     with pytest.raises(FpsanError, match="one to three numbers of programs"):
         run(kernels.copy, (1, 1, 1, 1), a, o, B=8)
+
+
+def test_globals_that_change_are_refused(monkeypatch):
+    a, o = floats(8), np.zeros(8, F32)
+    run(kernels.scaled_by_a_global, (1,), a, o, B=8)
+    equal(o, a * 3)
+    from triton import language
+
+    monkeypatch.setattr(kernels, "FACTOR", language.constexpr(4))
+    with pytest.raises(FpsanError, match="'scaled_by_a_global': global variable FACTOR has changed"):
+        run(kernels.scaled_by_a_global, (1,), a, o, B=8)
 
 
 # ---- effects

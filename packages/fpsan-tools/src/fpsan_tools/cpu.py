@@ -71,6 +71,7 @@ class Session:
         programs: linear program numbers to run, None for all.
         progress: called with (programs done, programs in all) after each slice.
         observer: called after each operation, see `ttir.machine.Observer`.
+        reachable: arrays that kernels reach through addresses stored in memory.
         launches: records of the launches so far.
     """
 
@@ -79,6 +80,7 @@ class Session:
     programs: Iterable[int] | None = None
     progress: Progress | None = None
     observer: Observer | None = None
+    reachable: tuple[Any, ...] = ()
     launches: list[Launch] = field(default_factory=list)
 
 
@@ -89,11 +91,12 @@ def _session(
     programs: Iterable[int] | None,
     progress: Progress | None,
     observer: Observer | None,
+    reachable: Iterable[Any],
 ) -> Session:
     if bounds not in BOUNDS:
         raise UnknownName.of("bounds check", bounds, BOUNDS)
     chosen = None if programs is None else [int(number) for number in programs]
-    return Session(domains.get(domain, version), bounds, chosen, progress, observer)
+    return Session(domains.get(domain, version), bounds, chosen, progress, observer, tuple(reachable))
 
 
 @contextmanager
@@ -105,6 +108,7 @@ def on_cpu(
     programs: Iterable[int] | None = None,
     progress: Progress | None = None,
     observer: Observer | None = None,
+    reachable: Iterable[Any] = (),
 ) -> Iterator[Session]:
     """Inside this block, `kernel[grid](...)` runs on the CPU, on NumPy arrays or torch CPU tensors, in place.
 
@@ -120,6 +124,8 @@ def on_cpu(
         progress: called with (programs done, programs in all) after each slice.
         observer: called after each operation with the machine, the operation and the frame that holds its operands
             and results (see `ttir.machine`); for tools that look at intermediate values, which it must not change.
+        reachable: arrays that kernels reach through addresses stored in memory (tables of pointers), besides those
+            that are passed to them.
 
     Yields:
         The session; its `launches` has a record per launch.
@@ -132,7 +138,7 @@ def on_cpu(
         CompilationFailed: if Triton refuses a kernel.
     """
     compiler.import_triton()
-    session = _session(domain, version, bounds, programs, progress, observer)
+    session = _session(domain, version, bounds, programs, progress, observer, reachable)
     with dispatch.engaged(_Engine(session)):
         yield session
 
@@ -146,6 +152,7 @@ def run(
     bounds: str = "live",
     programs: Iterable[int] | None = None,
     progress: Progress | None = None,
+    reachable: Iterable[Any] = (),
     **keywords: Any,
 ) -> Launch:
     """Run one launch of a kernel on the CPU; the functional form of `on_cpu`.
@@ -159,6 +166,7 @@ def run(
         bounds: see `on_cpu`.
         programs: see `on_cpu`.
         progress: see `on_cpu`.
+        reachable: see `on_cpu`.
         **keywords: further arguments and launch options of the kernel.
 
     Returns:
@@ -167,7 +175,8 @@ def run(
     Raises:
         FpsanError: see `on_cpu`.
     """
-    with on_cpu(domain, version=version, bounds=bounds, programs=programs, progress=progress) as session:
+    options: dict[str, Any] = {"version": version, "bounds": bounds, "programs": programs, "progress": progress}
+    with on_cpu(domain, **options, reachable=reachable) as session:
         kernel[grid](*arguments, **keywords)
     return session.launches[-1]
 
@@ -201,18 +210,20 @@ def launch(session: Session, kernel: Any, grid: Any, arguments: tuple[Any, ...],
     triton = compiler.import_triton()
     name = compiler.kernel_name(kernel)
     _, backend = compiler.backend_for()
-    keywords = dict(keywords)
-    if getattr(kernel, "debug", None) is not None:
-        keywords.setdefault("debug", kernel.debug)
+    if kernel.is_gluon():
+        raise FpsanError(f"kernel {name!r} is written in Gluon, which is not supported")
+    keywords = {**keywords, "debug": keywords.get("debug", kernel.debug) or triton.knobs.runtime.debug}
     named = kernel.arg_names
     given = [_argument(named[i] if i < len(named) else f"number {i}", value) for i, value in enumerate(arguments)]
     more = {key: _argument(key, value) if key in named else value for key, value in keywords.items()}
     bound, specialization, options = compiler.bind(kernel, tuple(given), more, backend)
     compiled = compiler.compile_kernel(kernel, bound, specialization, options, session.domain)
+    _check_globals(kernel, name)
     size = _grid(grid, bound)
     total = math.prod(size)
     runtime = _runtime_arguments(bound, specialization)
     spans = [v.base.span if isinstance(v, HostDescriptor) else v.span for v in runtime if isinstance(v, _IN_MEMORY)]
+    spans += [passed(f"reachable[{i}]", array).span for i, array in enumerate(session.reachable)]
     memory = session.domain.memory(spans, session.bounds == "all")
     machine = Machine(name, compiled.module, session.domain, memory, size, session.observer)
     values = [
@@ -237,6 +248,18 @@ def launch(session: Session, kernel: Any, grid: Any, arguments: tuple[Any, ...],
         triton_version=triton.__version__,
         printed=machine.printed,
     )
+
+
+def _check_globals(kernel: Any, name: str) -> None:
+    """Refuse a kernel whose global constants have changed since it was compiled, as Triton does."""
+    missing = object()
+    for (variable, _), (value, namespace) in kernel.used_global_vals.items():
+        now = namespace.get(variable, missing)
+        if now != value:
+            raise FpsanError(
+                f"kernel {name!r}: global variable {variable} has changed since the kernel was compiled, from {value} "
+                f"to {'nothing' if now is missing else now}; kernels see globals as constants"
+            )
 
 
 @dataclass(frozen=True, eq=False)
