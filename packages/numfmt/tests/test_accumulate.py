@@ -103,6 +103,8 @@ def terms_for(rng: np.random.Generator, fmt: FloatFormat, rows: int, count: int,
         )
     if kind == "tiny":
         return rng.integers(-9, 10, (rows, count)) * (fmt.min_positive / 4) + 0.0
+    if kind == "fine":  # no term below the smallest value, but bits below it
+        return rng.choice([1.0, -1.0], (rows, count)) * fmt.min_positive * (1 + rng.integers(1, 8, (rows, count)) / 8)
     if kind == "zeros":
         return rng.choice([0.0, -0.0, 1.0, -1.0], (rows, count))
     return rng.choice([fmt.max, -fmt.max, fmt.max / 2, -fmt.max * 0.75, 1.0], (rows, count))
@@ -114,7 +116,7 @@ def terms_for(rng: np.random.Generator, fmt: FloatFormat, rows: int, count: int,
 def test_every_method_and_mode_matches_exact_rationals(fmt, method, mode):
     arithmetic = sums_oracle.Arithmetic(ORACLES[fmt.name], mode)
     rng = np.random.default_rng(hash_of(fmt.name, method, mode))
-    for kind in ("raw", "values", "ties", "tiny", "zeros", "huge"):
+    for kind in ("raw", "values", "ties", "tiny", "fine", "zeros", "huge"):
         if kind == "huge" and fmt == FP64:
             continue  # sums beyond float64 have a test of their own
         # Few columns are added number by number, more as arrays.
@@ -267,6 +269,26 @@ def test_axis_and_layout_do_not_change_the_bits():
     assert accumulate(np.zeros((3, 0)), BF16).tolist() == [0.0, 0.0, 0.0]
     assert accumulate(np.zeros((0, 3)), BF16).shape == (0,)
     assert accumulate(np.arange(5), BF16) == 10
+
+
+@pytest.mark.torch
+def test_torch_tensors_are_numbers_too():
+    torch = pytest.importorskip("torch")
+    values = np.random.default_rng(3).standard_normal((4, 30))
+    for dtype, fmt in ((torch.float64, None), (torch.float32, FP32), (torch.bfloat16, BF16), (torch.float16, FP16)):
+        tensor = torch.from_numpy(values).to(dtype)
+        rounded = values if fmt is None else fmt.round(values)
+        np.testing.assert_array_equal(accumulate(tensor, FP16), accumulate(rounded, FP16))
+    half = torch.ones(3, dtype=torch.float32)
+    assert numfmt.fma(half, half, half, FP32).dtype == np.float32
+
+
+def test_ml_dtypes_arrays_are_numbers_too():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    values = np.random.default_rng(3).standard_normal((4, 30))
+    np.testing.assert_array_equal(
+        accumulate(values.astype(ml_dtypes.bfloat16), FP16), accumulate(BF16.round(values), FP16)
+    )
 
 
 @settings(deadline=None, max_examples=60)

@@ -80,6 +80,15 @@ def test_subnormal_products_are_rounded_once():
     assert_carried(errorfree.fused_multiply_add(a, b, c), exact)
 
 
+def test_subnormal_midpoints_are_decided_by_what_float64_lost():
+    # 3 - tiny and 5 + tiny halves of the smallest subnormal: float64 rounds the products to 3 and 5 halves, whose
+    # ties to even (2 and 2) are wrong.
+    a = np.array([3 * (1 + 2.0**-30), 5 * (2.0**18 + 1)]) * 2.0**-500
+    b = np.array([1 - 2.0**-30, (2.0**36 - 2.0**18 + 1) * 2.0**-54]) * 2.0**-575
+    assert_carried(errorfree.multiply(a, b), [Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)])
+    assert errorfree.multiply(a, b).value.tolist() == [2.0**-1074, 3 * 2.0**-1074]
+
+
 @given(finite, finite, finite)
 def test_any_three_floats_fuse_exactly(a, b, c):
     carried = errorfree.fused_multiply_add(*(np.array([v]) for v in (a, b, c)))

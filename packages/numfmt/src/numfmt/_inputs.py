@@ -11,11 +11,21 @@ from numpy.typing import ArrayLike, NDArray
 Float64Array = NDArray[np.float64]
 
 
+def as_array(x: ArrayLike) -> NDArray[Any]:
+    """A user's array as NumPy sees it; torch tensors of narrow types, which NumPy lacks, widened exactly."""
+    if type(x).__module__.partition(".")[0] == "torch" and hasattr(x, "detach"):
+        tensor: Any = x.detach().cpu()
+        narrow = tensor.is_floating_point() and tensor.element_size() < 4
+        return np.asarray((tensor.double() if narrow else tensor).numpy())
+    return np.asarray(x)
+
+
 def as_carrier(x: ArrayLike, name: str) -> Float64Array:
     """A user's array as float64, without a copy where it is native float64 already.
 
     Args:
-        x: Array of floats, integers or booleans of any width and byte order, ml_dtypes types included, or nested lists.
+        x: Array of floats, integers or booleans of any width and byte order, ml_dtypes types included, a torch
+            tensor, or nested lists.
         name: The argument's name, for messages.
 
     Returns:
@@ -26,7 +36,7 @@ def as_carrier(x: ArrayLike, name: str) -> Float64Array:
         TypeError: For complex, string, object and other arrays that hold no real numbers.
         ValueError: For integers or extended floats that float64 does not hold exactly.
     """
-    array: NDArray[Any] = np.asarray(x)
+    array = as_array(x)
     if array.dtype == np.float64 and array.dtype.isnative:
         return array
     kind = array.dtype.kind

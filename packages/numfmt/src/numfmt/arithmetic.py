@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from numfmt import errorfree
 from numfmt._apply import fits_float32
 from numfmt._bits import significant_bits
-from numfmt._inputs import as_carrier
+from numfmt._inputs import as_array, as_carrier
 from numfmt._random import Seed
 from numfmt._rounded import RandomWords, RoundedArithmetic
 from numfmt.errorfree import CARRIER_PRECISION, Carried
@@ -61,7 +61,7 @@ def _compute(
     The other arguments are those of `add`.
     """
     ops = RoundedArithmetic(fmt, rounding, overflow, nan, random_bits)
-    arrays = {name: np.asarray(value) for name, value in operands.items()}
+    arrays = {name: as_array(value) for name, value in operands.items()}
     single = all(a.dtype == np.float32 for a in arrays.values()) and fits_float32(fmt)
     carriers = {name: as_carrier(a, name) for name, a in arrays.items()}
     shape = _broadcast(carriers)
@@ -263,7 +263,7 @@ def fma(
     `add`.
     """
     if fmt == FP32 and rounding == "nearest_even" and overflow is None:
-        x, y, z = np.asarray(a), np.asarray(b), np.asarray(c)
+        x, y, z = as_array(a), as_array(b), as_array(c)
         if x.dtype == y.dtype == z.dtype == np.float32:
             return _fma_float32_in_blocks(x, y, z)[()]
     return _compute({"a": a, "b": b, "c": c}, rounded_fma, fmt, rounding, seed, overflow, nan, random_bits)
