@@ -88,6 +88,7 @@ def compile_case(case, target):
         **dict.fromkeys(fixed, "constexpr"),
     }
     # Aligned pointers and sizes, as a launch with ordinary tensors specialises them.
-    attributes = {(i,): [["tt.divisibility", 16]] for i in range(6)}
+    aligned = range(5) if case.ragged else range(6)
+    attributes = {(i,): [["tt.divisibility", 16]] for i in aligned}
     source = triton.compiler.ASTSource(dot_loop, signature, fixed, attrs=attributes)
     return triton.compile(source, target=target, options={"num_warps": case.schedule.num_warps})

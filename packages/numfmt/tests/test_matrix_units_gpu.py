@@ -30,7 +30,7 @@ pytestmark += [
     pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("UserWarning", "FutureWarning", "DeprecationWarning")
 ]
 
-ROWS, COLUMNS, K, RAGGED_K = 512, 1024, 256, 232
+ROWS, COLUMNS, K, RAGGED_K = 512, 512, 256, 232
 
 
 class Report:
