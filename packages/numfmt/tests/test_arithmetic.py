@@ -148,6 +148,15 @@ def test_rounding_twice_would_be_caught():
     assert fma_float32(big, big, -nudge) == np.float32(1 + 2.0**-11)
 
 
+def test_subnormal_float32_results_are_rounded_once():
+    # Just below the midpoint of two subnormals: float64 lands on the midpoint, whose tie goes up to the even one.
+    a, b = np.array([2.0**-75 * (1 + 2.0**-23)], np.float32), np.array([2.0**-75 * (1 - 2.0**-23)], np.float32)
+    c = np.array([2.0**-127 + 2.0**-149], np.float32)
+    assert np.float32(np.float64(a[0]) * np.float64(b[0]) + np.float64(c[0])) == np.float32(2.0**-127 + 2.0**-148)
+    assert fma_float32(a, b, c) == c
+    assert fma_float32(-a, b, -c) == -c
+
+
 def test_shapes_broadcast_and_large_arrays_are_cut_without_a_trace():
     rng = np.random.default_rng(0)
     a, b, c = (rng.standard_normal(s).astype(np.float32) for s in ((300, 1), (1, 400), (300, 400)))
