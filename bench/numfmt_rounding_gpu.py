@@ -1,7 +1,7 @@
 """Rounding of CUDA tensors: the share of the device's copy bandwidth that `fmt.round(tensor)` reaches.
 
 Every figure is the median of launches timed with CUDA events, on tensors of 2^30 bytes; `ratio` divides the time by
-that of `out.copy_(x)` of the same tensor in the same run. The goal for float32 is a share of at least 0.7, so a ratio of
+that of `out.copy_(x)` of the same tensor in the same run. The goal for float32 is a share of at least 0.7: a ratio of
 at most 1.43. Next to it: torch's own casts to the type and back.
 
     python bench/numfmt_rounding_gpu.py [--quick] [--machine NAME] [--json PATH]

@@ -82,6 +82,7 @@ def test_without_subnormals_small_numbers_go_to_zero_or_the_smallest_normal_valu
         (("X", 4, 3, 7), {"infinities": False}, "needs infinities=True"),
         (("X", 4, 3, 7), {"zero": False, "subnormals": True}, "subnormals=True needs zero=True"),
         (("X", 1, 0, 0, "fn"), {"infinities": True, "signed": False}, "no positive finite value left"),
+        (("X", 1, 1, 0), {"signed": False, "subnormals": False}, "no positive finite value left"),
         (("X", 11, 52, 1100), {}, "outside float64"),
         (("X", 11, 52, 900), {}, "outside float64"),
         (("X", 4, 53, 7), {}, "mantissa_bits must be between 0 and 52, not 53"),

@@ -106,7 +106,8 @@ def test_the_kernel_has_the_engines_bits_in_tritons_interpreter():
     pytest.importorskip("triton")
     code = (
         "import warnings; warnings.simplefilter('ignore'); import numpy as np; np.seterr(all='ignore'); "
-        "import numfmt_tensor_check as c; print(c.compare('cpu', ['FP8_E4M3', 'E8M0', 'BF16', 'unsigned', 'no_subnormals'], 60))"
+        "import numfmt_tensor_check as c; "
+        "print(c.compare('cpu', ['FP8_E4M3', 'E8M0', 'BF16', 'unsigned', 'no_subnormals'], 60))"
     )
     path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path}

@@ -260,21 +260,28 @@ def round_sum(
     # Bring low to the units of the 64-bit significand (11 bits below high's last bit); what is left below is
     # inexactness. Where they pull in opposite directions, borrow one unit so that the fraction stays positive.
     units = np.where(parts.nan | parts.infinite | (parts.significand == 0), 0.0, low)
+    units = np.where(parts.negative, -units, units)
     with np.errstate(under="ignore"):
-        units = np.ldexp(np.where(parts.negative, -units, units), -parts.exponent)
-    whole = np.floor(units)
-    significand = parts.significand + whole.astype(np.int64).view(np.uint64)
-    inexact = units != whole
-    # A power of two minus something has one bit less in front.
-    short = (significand < np.uint64(1 << 63)) & (significand != 0)
-    significand = np.where(short, significand << np.uint64(1), significand)
-    significand = np.where(short, significand + np.floor(2 * (units - whole)).astype(np.uint64), significand)
-    inexact = np.where(short, 2 * units != np.floor(2 * units), inexact)
+        scaled = np.ldexp(units, -parts.exponent)
+    # However small a rest is, it must not vanish; and below 2^-60 its size does not matter.
+    units = np.where(np.abs(scaled) < 2.0**-60, np.copysign(2.0**-60, units) * (units != 0), scaled)
+    significand = _add(parts.significand, np.floor(units))
+    # A power of two minus something has one bit less in front, so that it needs the next bit of low. The difference
+    # from the whole units must not be taken in float64: 1 - 2^-60 would be 1.
+    short = (significand < np.uint64(1 << 63)) & (parts.significand != 0)
+    units = np.where(short, 2 * units, units)
+    significand = np.where(short, _add(parts.significand << np.uint64(1), np.floor(units)), significand)
+    inexact = units != np.floor(units)
     exponent = parts.exponent - short
     parts = Parts(parts.negative, significand, exponent, inexact, parts.nan, parts.infinite)
     mode = rounding_mode(rounding)
     policy = overflow_policy(fmt.overflow if overflow is None else overflow)
     return round_parts(fmt, parts, mode, policy, nan, random, random_bits)
+
+
+def _add(significand: NDArray[np.uint64], units: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Sum modulo 2**64 of a significand and a small integer of either sign."""
+    return significand + units.astype(np.int64).view(np.uint64)
 
 
 def fold_to_odd(high: NDArray[np.float64], low: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -172,7 +172,7 @@ class FloatFormat:
             raise ValueError("nan='negative_zero' needs a signed format with zero; use nan='highest'")
         if self.overflow == "nan" and self.nan == "none":
             raise ValueError(f"overflow='nan' needs a NaN, and {self.name} has none; use overflow='saturate'")
-        if self.max_code < 1:
+        if self.max_code < (1 if self.subnormals or not self.zero else 1 << m):
             raise ValueError(f"{self.name} has no positive finite value left; give it more exponent or mantissa bits")
         lowest = self.emin - m if self.subnormals else self.emin
         if lowest < -1074 or self._max_parts()[1] + self._max_parts()[0].bit_length() > 1024:
