@@ -14,6 +14,9 @@ def scaled(x, out, n, s, BLOCK: tl.constexpr):
     tl.store(out + offset, value * s, mask=offset < n)
 
 
+autotuned = triton.autotune([triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 64})], key=["n"])(scaled)
+
+
 @triton.jit
 def scaled_by_division(x, out, n, s, BLOCK: tl.constexpr):
     offset = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -78,6 +81,8 @@ def formula(x, y, out, n, FORM: tl.constexpr, BLOCK: tl.constexpr):
         r = u / v
     elif FORM == "y/x":
         r = v / u
+    elif FORM == "x*(1/y)":
+        r = u * (1.0 / v).to(u.dtype)
     elif FORM == "x":
         r = u
     elif FORM == "x+y":

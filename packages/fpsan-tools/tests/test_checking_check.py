@@ -68,6 +68,10 @@ def test_bare_kernels_with_launch_and_constants_that_depend_on_inputs():
     assert quick(a, b).equal
 
 
+def test_autotuned_kernels_bring_their_own_constants():
+    assert quick(launch(k.autotuned, (4,)), k.by_64).equal
+
+
 def test_tuples_are_passed_by_position():
     def inputs(rng):
         made = k.scaling_inputs(rng)
@@ -370,6 +374,7 @@ def test_a_torch_expression_is_a_reference():
     verdict = quick(k.by_64, lambda x, s: x + s, inputs)
     assert verdict.outcome == "different"
     assert verdict.kernels["b"] == ("1 torch operations",)
+    assert check(k.by_64, lambda x, s: x + s, inputs).divergence is None
     verdict = quick(k.by_64, lambda x, s: torch.fft.rfft(x), inputs)
     assert verdict.outcome == "inconclusive"
     assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()

@@ -46,7 +46,7 @@ def explain(pair: Pair, trial: Trial, budget: float) -> tuple[list[Finding], Div
             traces = tracing.record(pair, _seeds(pair, trial), small)
         except tracing.TooLarge:
             notes.append("too many intermediates to compare; smaller sizes as parameters of make_inputs would help")
-    if traces is not None:
+    if traces is not None and trial.a.launches and trial.b.launches:  # torch expressions are not recorded
         divergence, candidates = tracing.compare_traces(*traces)
         for side, candidate in candidates.items():
             other = traces[1] if side == "a" else traces[0]

@@ -46,6 +46,7 @@ _GROUPING = frozenset(
         *("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf"),
     }
 )
+_CASTS = frozenset({"arith.extf", "arith.truncf", "tt.fp_to_fp"})
 _STORES = {"tt.store": 1, "tt.descriptor_store": 1, "tt.atomic_rmw": 1}
 """Position of the stored value among the operands."""
 
@@ -94,6 +95,12 @@ class Visit:
     def is_store(self) -> bool:
         """Whether values are written to memory."""
         return self.operation.name in _STORES
+
+    @property
+    def is_widening(self) -> bool:
+        """Whether it is a cast to a wider type, which says nothing new."""
+        source = self.operand_elements[0] if len(self.operand_elements) == 1 else None
+        return self.operation.name in _CASTS and source is not None and source.bits < self.element.bits
 
 
 def fingerprints(values: list[Array], element: Element) -> Array:
@@ -261,7 +268,7 @@ def first_unknown(trace: Trace, other: Trace) -> Candidate | None:
     numbered = list(enumerate(trace.visits))
     loads = [(position, visit) for position, visit in numbered if visit.operation.name in LOADS]
     for position, visit in [*loads, *numbered]:
-        if visit.is_store:
+        if visit.is_store or visit.is_widening:
             continue
         prints = visit.fingerprints()
         lacking = known.lacks(prints)
