@@ -44,7 +44,7 @@ def library_schedules(k: int, unit: MatrixUnit) -> Iterator[Schedule]:
     inner += [Promote(n, ChainAll()) for n in (32, 64, 128, 256, 512) if n < k and n % unit.depth == 0]
     yield from inner
     # Within split-K only FP8's two modes are known: fast accumulation, and promotion every 128.
-    split_inner = [one for one in inner if one in (ChainAll(), Promote(128, ChainAll()))]
+    split_inner: list[Schedule] = [one for one in inner if one in (ChainAll(), Promote(128, ChainAll()))]
     if unit.mantissa_bits != 13:
         split_inner = inner[:1]
     seen: set[tuple[Schedule, str, tuple[int, ...]]] = set()
