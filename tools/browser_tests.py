@@ -150,9 +150,9 @@ def visit(browser: Browser, pages: list[str], screen: str, size: tuple[int, int]
         shown = eventually(lambda: scheme_of(browser), lambda seen: seen == wanted)
         assert shown == wanted, f"{page} is {shown} in {scheme}"
     complaints = browser.complaints()
-    assert not complaints, f"the console says: {complaints}"
+    assert not complaints, f"the console says, {len(complaints)} times: {complaints[:3]}"
     foreign = browser.foreign_requests()
-    assert not foreign, f"asked of other hosts: {foreign}"
+    assert not foreign, f"asked of other hosts, {len(foreign)} times: {foreign[:3]}"
     return len(pages)
 
 

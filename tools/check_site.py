@@ -1,7 +1,7 @@
 """Check a built site: `python tools/check_site.py SITE`.
 
 Every link to a page or file of the site resolves, its anchor too, and nothing is loaded from another host: no script,
-style, image, font, frame or module. Links that a reader may click, and that load nothing by themselves, may go anywhere.
+style, image, font, frame or module. Links that a reader may click, which load nothing by themselves, may go anywhere.
 """
 
 from __future__ import annotations

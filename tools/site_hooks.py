@@ -1,4 +1,4 @@
-"""MkDocs hooks: reference pages list every public name of a package, so that none is forgotten and none invented.
+"""MkDocs hooks. Reference pages list every public name of a package, so that none is forgotten and none invented.
 
 A line `[[api PACKAGE]]` in a page becomes an entry for each name in the package's `__all__`, written by mkdocstrings
 from the docstring, under the name that users import, wherever the code lies. Names that are modules follow, each with
@@ -18,12 +18,27 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+ALTERNATE = re.compile(r'<link rel="alternate"[^>]*\bhreflang=[^>]*>')
 MARK = re.compile(r"^\[\[api ([\w.]+)\]\]$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace the marks of a page; called by MkDocs."""
     return MARK.sub(lambda mark: "\n".join(entries(mark[1])), markdown)
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """The same as `on_post_page` for the page of missing pages; called by MkDocs."""
+    return on_post_page(output_content)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Drop the links to other languages from a page's head; called by MkDocs.
+
+    For each of them the theme's script asks for a sitemap beside the page, which is nowhere. The reader's own links, in
+    the header, stay.
+    """
+    return ALTERNATE.sub("", output)
 
 
 def public_names(module: ModuleType) -> list[str]:

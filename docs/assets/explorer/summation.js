@@ -27,28 +27,28 @@ const Summation = (() => {
       return rounded;
     };
     const chain = (values, into, first = 0) =>
-      values.reduce((sum, term, i) => add(sum, product(term), into, `+ x[${first + i}]`), Q.ZERO);
+      values.reduce((sum, term, i) => add(sum, product(term), into, `${into} + x[${first + i}]`), Q.ZERO);
     const tree = (values, note) => {
       while (values.length > 1) {
         if (values.length % 2) values = [...values, Q.ZERO];
-        values = values.filter((_, i) => i % 2 === 0).map((a, i) => add(a, values[2 * i + 1], `${note} ${i}`, "+"));
+        values = values.filter((_, i) => i % 2 === 0).map((a, i) => add(a, values[2 * i + 1], `${note} ${i}`, `[${2 * i}] + [${2 * i + 1}]`));
       }
       return values.length ? values[0] : Q.ZERO;
     };
     const orders = {
       sequential: () => chain(terms, "s"),
-      pairwise: () => (terms.length === 1 ? add(product(terms[0]), Q.ZERO, "s", "+ 0") : tree(terms.map(product), "pair")),
+      pairwise: () => (terms.length === 1 ? add(product(terms[0]), Q.ZERO, "s", "x[0] + 0") : tree(terms.map(product), "pair")),
       lanes: () => {
         const sums = Array.from({ length: lanes }, () => Q.ZERO);
         terms.forEach((term, i) => {
-          sums[i % lanes] = add(sums[i % lanes], product(term), `lane ${i % lanes}`, `+ x[${i}]`);
+          sums[i % lanes] = add(sums[i % lanes], product(term), `lane ${i % lanes}`, `lane ${i % lanes} + x[${i}]`);
         });
         return tree(sums, "pair");
       },
       blocked: () => {
         const parts = [];
         for (let i = 0; i < terms.length; i += block) parts.push(chain(terms.slice(i, i + block), `block ${i / block}`, i));
-        return parts.reduce((sum, part, i) => add(sum, part, "s", `+ block ${i}`), Q.ZERO);
+        return parts.reduce((sum, part, i) => add(sum, part, "s", `s + block ${i}`), Q.ZERO);
       },
       kahan: () => {
         let s = Q.ZERO;

@@ -52,9 +52,15 @@ def test_text() -> None:
 
 def test_markdown() -> None:
     assert render.to_markdown(*sample(False), heading=3, picture=lambda key, figure: f"<{key}/{figure.key}>") == (
-        "Intro.\n\n### 1. Demo\n\nOne.\n\nTwo.\n\n*Cap*\n\n| name | figure |\n| --- | ---: |\n| row 1 | 1.23 |\n"
-        "| plain\\|bar | — |\n\n<d/f>\n\n**Seen**\n\n- Not here: no 2.0\n\n### Do\n\n1. do\n"
+        "Intro.\n\n### 1. Demo { #d }\n\nOne.\n\nTwo.\n\n*Cap*\n\n| name | figure |\n| --- | ---: |\n| row 1 | 1.23 |\n"
+        "| plain\\|bar | — |\n\n<d/f>\n\n**Seen**\n\n- Not here: no 2.0\n\n### Do { #exercises }\n\n1. do\n"
     )
+
+
+def test_markdown_without_figures_is_plain() -> None:
+    plain = render.to_markdown(*sample(True))
+    assert "{ #" not in plain
+    assert "<" not in plain
 
 
 def test_data() -> None:

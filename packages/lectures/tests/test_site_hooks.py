@@ -39,6 +39,14 @@ def test_every_public_name_has_an_entry_under_the_name_that_users_import() -> No
     assert "::: numfmt_lectures.catalogue.LANGUAGES\n" in page  # a constant
 
 
+def test_links_to_other_languages_leave_the_head_and_stay_in_the_header() -> None:
+    feed = '<link rel="alternate" type="application/rss+xml">'
+    head = f'<head><link rel="alternate" href="../zh/" hreflang="zh">{feed}</head>'
+    link = '<a href="../zh/" hreflang="zh" class="md-select__link">'
+    kept = f"<head>{feed}</head>"
+    assert hooks.on_post_page(head + link) == hooks.on_post_template(head + link) == kept + link
+
+
 def test_a_page_without_a_mark_stays_as_it_is() -> None:
     assert hooks.on_page_markdown("a [[api]] b [[api x]] c") == "a [[api]] b [[api x]] c"
 

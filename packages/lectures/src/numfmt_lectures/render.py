@@ -42,7 +42,11 @@ def to_text(report: Report, words: Catalogue) -> str:
         blocks += [_text_table(demonstration.key, table, words) for table in demonstration.tables]
         said = [wrap(sentence(demonstration.key, o, words), _LINE, "* ", "  ") for o in demonstration.observations]
         blocks += [f"{words.text('observations')}\n" + "\n".join(said)] if said else []
-    blocks += _closing(words, lambda number, task: wrap(task, _LINE, f"{number}. ", "   "))
+    tasks = words.texts("exercises")
+    if tasks:
+        heading = words.text("exercises_title")
+        listed = [wrap(task, _LINE, f"{number}. ", "   ") for number, task in enumerate(tasks, 1)]
+        blocks += [f"{heading}\n{'-' * width(heading)}", "\n".join(listed)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -55,17 +59,26 @@ def to_markdown(
         report: what the lecture computed.
         words: its catalogue.
         heading: level of the demonstrations' headings.
-        picture: makes the HTML of a figure from the demonstration's key and the figure; without it there are none.
+        picture: makes the HTML of a figure from the demonstration's key and the figure. With it the text is for a web
+            page, and its headings have anchors that are the same in every language.
     """
+
+    def anchor(name: str) -> str:
+        return f" {{ #{name} }}" if picture else ""
+
     blocks = [words.text("introduction")]
     for number, demonstration in enumerate(report.demonstrations, 1):
-        blocks += [f"{'#' * heading} {number}. {words.text(demonstration.key, 'title')}"]
+        title = words.text(demonstration.key, "title")
+        blocks += [f"{'#' * heading} {number}. {title}{anchor(demonstration.key)}"]
         blocks += [words.text(demonstration.key, "text")]
         blocks += [_markdown_table(demonstration.key, table, words) for table in demonstration.tables]
         blocks += [picture(demonstration.key, figure) for figure in demonstration.figures] if picture else []
         said = [f"- {' '.join(sentence(demonstration.key, o, words).split())}" for o in demonstration.observations]
         blocks += [f"**{words.text('observations')}**", "\n".join(said)] if said else []
-    blocks += _closing(words, lambda number, task: f"{number}. {' '.join(task.split())}", f"{'#' * heading} ")
+    tasks = words.texts("exercises")
+    if tasks:
+        blocks += [f"{'#' * heading} {words.text('exercises_title')}{anchor('exercises')}"]
+        blocks += ["\n".join(f"{number}. {' '.join(task.split())}" for number, task in enumerate(tasks, 1))]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -107,15 +120,6 @@ def _demonstration(demonstration: Demonstration, words: Catalogue) -> dict[str, 
             for o in demonstration.observations
         ],
     }
-
-
-def _closing(words: Catalogue, item: Callable[[int, str], str], mark: str = "") -> list[str]:
-    tasks = words.texts("exercises")
-    if not tasks:
-        return []
-    heading = words.text("exercises_title")
-    listed = "\n".join(item(number, task) for number, task in enumerate(tasks, 1))
-    return [f"{mark}{heading}", listed] if mark else [f"{heading}\n{'-' * width(heading)}\n\n{listed}"]
 
 
 def _wrapped(text: str) -> list[str]:
