@@ -1,10 +1,13 @@
 """Figures of the published formats and of the teaching script that use this interface."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import numfmt
 from numfmt import BF16, E8M0, FORMATS, FP8_E4M3, FP16
+from numfmt.cli import main
 
 
 @pytest.mark.parametrize(
@@ -63,3 +66,22 @@ def test_repeated_addition_stops_where_the_teaching_script_says(fmt, term, end):
 def test_version_and_names_are_there():
     assert numfmt.__version__
     assert all(hasattr(numfmt, name) for name in numfmt.__all__)
+
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_the_readme_prints_what_it_says(capsys):
+    text = README.read_text(encoding="utf-8")
+    code = text.split("```python\n")[1].split("```")[0]
+    shown = text.split("```text\n")[1].split("```")[0]
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out == shown
+    assert len(code.splitlines()) <= 12
+
+
+def test_the_readme_explains_as_the_command_does(capsys):
+    text = README.read_text(encoding="utf-8")
+    shown = text.split("--explain\n")[1].split("...\n```")[0]
+    assert main(["round", "0.1", "--to", "e4m3", "--explain"]) == 0
+    assert capsys.readouterr().out.startswith(shown)
