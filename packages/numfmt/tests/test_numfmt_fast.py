@@ -87,7 +87,7 @@ def test_numpy_in_chunks_gives_the_engines_bits(name):
 
 
 @needs_numba
-@pytest.mark.parametrize("name", ["FP8_E4M3", "BF16", "unsigned"])
+@pytest.mark.parametrize("name", ["FP8_E4M3", "BF16"])
 def test_numba_gives_the_engines_bits(name):
     from numfmt._fast.jit import round_jit
 
