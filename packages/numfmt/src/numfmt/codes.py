@@ -45,14 +45,15 @@ def code_of(fmt: FloatFormat, values: NDArray[np.float64]) -> NDArray[Any]:
     """Codes of float64 numbers that are values of the format already, one-dimensional."""
     m = fmt.mantissa_bits
     special = ~np.isfinite(values)
-    magnitude = np.where(special, 0.0, np.abs(values))
-    exponent = np.frexp(magnitude)[1].astype(np.int64) - 1
-    subnormal = fmt.zero & ((exponent < fmt.emin) | (magnitude == 0) | (fmt.exponent_bits == 0))
-    quantum = np.where(subnormal, fmt.emin, exponent) - m
-    significand = np.ldexp(magnitude, -quantum).astype(np.uint64)
-    field = np.where(subnormal, 0, exponent + fmt.bias).astype(np.uint64)
-    hidden = np.where(subnormal, 0, 1 << m).astype(np.uint64)
-    code = (field << np.uint64(m)) + (significand - hidden)
+    magnitude = np.where(special, fmt.max, np.abs(values))
+    # A normal value's code is the leading bits of its float64, but for the difference of the biases.
+    offset = np.uint64(((1023 - fmt.bias) << m) % 2**64)
+    code = (magnitude.view(np.uint64) >> np.uint64(52 - m)) - offset
+    if fmt.zero:  # below, the code counts quanta
+        low = magnitude < 2.0**fmt.emin if fmt.exponent_bits else np.ones(values.shape, np.bool_)
+        if low.any():
+            quanta = np.ldexp(np.where(low, magnitude, 0.0), m - fmt.emin)
+            code = np.where(low, quanta.astype(np.uint64), code)
     if fmt.infinity_code is not None:
         code = np.where(np.isinf(values), np.uint64(fmt.infinity_code), code)
     if fmt.signed:
