@@ -58,6 +58,7 @@ _KERNELS = ("fpsan_tools", "triton")
 
 LECTURES = {
     "numbers": Entry("numfmt_lectures.numbers"),
+    "block-scales": Entry("numfmt_lectures.block_scales"),
     "rounding-and-accumulation": Entry("numfmt_lectures.rounding_and_accumulation"),
     "another-order": Entry("numfmt_lectures.another_order", (*_KERNELS, "tritongemm")),
     "fpsan": Entry("numfmt_lectures.fpsan", _KERNELS),
