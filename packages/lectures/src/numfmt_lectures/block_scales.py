@@ -1,7 +1,7 @@
 """Lecture: quantisation and block scales. What a scale is for, how many numbers may share it, and what a rule loses.
 
-Five demonstrations: how much data one scale can serve; the MX rules for a block's scale; the block formats side by side;
-what quantised inputs do to dot products; and dividing by a scale or multiplying by its reciprocal.
+Five demonstrations: how much data one scale can serve; the MX rules for a block's scale; the block formats side by
+side; what quantised inputs do to dot products; and dividing by a scale or multiplying by its reciprocal.
 """
 
 from __future__ import annotations
