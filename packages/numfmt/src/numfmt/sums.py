@@ -23,7 +23,10 @@ Float64Array = NDArray[np.float64]
 
 # Elements of a block of terms, and columns that are summed together: their buffers stay in the second-level cache.
 _BLOCK = 1 << 15
+# Elements of a block that compiled code reads where it lies.
+_VIEWED_BLOCK = 1 << 19
 _COLUMNS = 1 << 14
+_TURNED_COLUMNS = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -162,15 +165,15 @@ class Accumulator:
         return np.concatenate([machine.total() for _, machine in self._machines]) if self._machines else np.zeros(0)
 
 
-def column_blocks(count: int) -> Iterator[tuple[int, int]]:
+def column_blocks(count: int, size: int = _COLUMNS) -> Iterator[tuple[int, int]]:
     """(first, width) of the groups of columns that are summed together."""
-    for first in range(0, count, _COLUMNS):
-        yield first, min(_COLUMNS, count - first)
+    for first in range(0, count, size):
+        yield first, min(size, count - first)
 
 
-def term_slices(terms: int, width: int) -> Iterator[slice]:
-    """The terms that are added in one block, for a machine of some width, in order."""
-    step = max(1, _BLOCK // max(width, 1))
+def term_slices(terms: int, width: int, size: int = _BLOCK) -> Iterator[slice]:
+    """The terms that are added in one block of about `size` elements, for a machine of some width, in order."""
+    step = max(1, size // max(width, 1))
     for start in range(0, terms, step):
         yield slice(start, min(start + step, terms))
 
@@ -178,11 +181,14 @@ def term_slices(terms: int, width: int) -> Iterator[slice]:
 def _term_blocks(terms: Float64Array, compiled: bool) -> Iterator[Float64Array]:
     """Contiguous blocks (k, width) of a (terms, width) array, in order."""
     copy: Callable[[Float64Array], Float64Array] = np.ascontiguousarray
-    if compiled and terms.T.flags.c_contiguous and 1 not in terms.shape:
+    size = _BLOCK
+    if compiled and terms.flags.c_contiguous:
+        size = _VIEWED_BLOCK
+    elif compiled and terms.strides[0] == terms.itemsize and 1 not in terms.shape:
         from numfmt._fast.steps import transposed
 
         copy = transposed
-    for rows in term_slices(*terms.shape):
+    for rows in term_slices(terms.shape[0], terms.shape[1], size):
         yield copy(terms[rows])
 
 
@@ -271,7 +277,9 @@ def _sum_columns(plan: SumPlan, terms: Float64Array, words: RandomWords | None) 
     """The sums of the columns of a (terms, columns) array."""
     plan.compile(terms.size)
     result = np.empty(terms.shape[1])
-    for first, width in column_blocks(terms.shape[1]):
+    # Transposed blocks need several terms of a row at a time, to use whole cache lines.
+    turned = plan.ops.compiled is not None and not terms.flags.c_contiguous
+    for first, width in column_blocks(terms.shape[1], _TURNED_COLUMNS if turned else _COLUMNS):
         machine = plan.machine(Columns(width, first, terms.shape[1], words))
         for rows in _term_blocks(terms[:, first : first + width], plan.ops.compiled is not None):
             machine.add_block(rows, plan.bits_for(machine, rows))

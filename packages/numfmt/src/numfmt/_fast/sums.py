@@ -31,6 +31,8 @@ _DOUBLE = np.uint64(2 * 1023 << 52)
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
 _NO_WORD = np.uint32(0)
+# Sums that stay in the first-level cache while rows are added to them.
+_COLUMNS = 1024
 
 
 def constants(emin: int, mantissa_bits: int, negative_zero: bool, carrier: Carrier = FLOAT64) -> NDArray[Any]:
@@ -143,9 +145,13 @@ def sequential(mode: str, variant: str, wide: bool) -> Callable[..., Any]:
     @_jit
     def kernel(x: Any, s: Any, words: Any, c: Any, n: Any) -> Any:
         largest, union = _ZERO, _ZERO
-        for k in range(x.shape[0]):
-            met, seen = row(x[k], s, words[k if stochastic else 0], c[0], c[1], c[2], c[3], n)
-            largest, union = max(largest, met), np.uint64(union | seen)
+        for first in range(0, s.size, _COLUMNS):
+            last = min(first + _COLUMNS, s.size)
+            sums = s[first:last]
+            for k in range(x.shape[0]):
+                drawn = words[k][first:last] if stochastic else words[0]
+                met, seen = row(x[k][first:last], sums, drawn, c[0], c[1], c[2], c[3], n)
+                largest, union = max(largest, met), np.uint64(union | seen)
         return largest, union
 
     return kernel  # type: ignore[no-any-return]
