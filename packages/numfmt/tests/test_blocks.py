@@ -239,10 +239,10 @@ def test_generic_formats_and_tables():
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.floats(-1e30, 1e30), min_size=1, max_size=40), st.sampled_from(MX), st.integers(-40, 40))
+@given(st.lists(st.floats(-1e20, 1e20), min_size=1, max_size=40), st.sampled_from(MX), st.integers(-40, 40))
 def test_powers_of_two_scale_through(values, fmt, shift):
     x = np.array(values)
-    if x.any() and np.abs(x[x != 0]).min() > 1e-20:
+    if x.any() and np.abs(x[x != 0]).min() > 1e-15:
         np.testing.assert_array_equal(fmt.round(x * 2.0**shift), fmt.round(x) * 2.0**shift)
 
 
