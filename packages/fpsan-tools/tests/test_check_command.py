@@ -1,15 +1,17 @@
 """`fpsan check`, `fpsan leaks` and `fpsan run`: what they print, their exit status, and what they leave as it was."""
 
 import json
+import os
 import sys
 import textwrap
 from pathlib import Path
 
-import checking_kernels as k
 import numpy as np
 import pytest
 
 pytest.importorskip("triton")
+
+import checking_kernels as k
 
 from fpsan_tools.__main__ import main
 from fpsan_tools.commands import expressions
@@ -110,6 +112,19 @@ def test_exit_status_3_if_nothing_is_decided(capsys, monkeypatch):
     status, _, err = run(capsys, *words)
     assert status == 3
     assert "INCONCLUSIVE: Triton is not installed" in err
+
+
+def test_without_triton_nothing_is_decided(tmp_path):
+    import subprocess
+
+    (tmp_path / "triton.py").write_text("raise ModuleNotFoundError('no triton', name='triton')\n")
+    words = ["-m", "fpsan_tools", "check", f"{KERNELS}:by_64", f"{KERNELS}:by_32", "--inputs", SPEC]
+    path = os.pathsep.join([str(tmp_path), *(entry for entry in sys.path if entry)])
+    result = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False
+    )
+    assert result.returncode == 3
+    assert result.stderr.startswith("fpsan check: INCONCLUSIVE: Triton is not installed")
 
 
 BROKEN = {

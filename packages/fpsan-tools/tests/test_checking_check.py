@@ -3,11 +3,12 @@
 import threading
 from pathlib import Path
 
-import checking_kernels as k
 import numpy as np
 import pytest
 
 pytest.importorskip("triton")
+
+import checking_kernels as k
 
 import fpsan_tools
 from fpsan_tools.checking import check, launch, load

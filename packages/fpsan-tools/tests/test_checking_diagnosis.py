@@ -1,10 +1,11 @@
 """The diagnosis: every finding is made to appear, and does not appear where nothing of it is."""
 
-import checking_kernels as k
 import numpy as np
 import pytest
 
 pytest.importorskip("triton")
+
+import checking_kernels as k
 
 from fpsan_tools import algebra
 from fpsan_tools.checking import check, launch

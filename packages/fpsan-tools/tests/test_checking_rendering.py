@@ -5,11 +5,12 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import checking_kernels as k
 import numpy as np
 import pytest
 
 pytest.importorskip("triton")
+
+import checking_kernels as k
 
 from fpsan_tools.checking import Divergence, Finding, Gap, Place, check
 from fpsan_tools.checking.verdict import percent

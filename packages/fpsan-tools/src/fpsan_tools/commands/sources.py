@@ -68,6 +68,7 @@ def module(place: str) -> ModuleType:
 
     Raises:
         FpsanError: if that fails.
+        TritonUnavailable: if it is for want of Triton.
     """
     try:
         if place.endswith(".py") or os.sep in place:
@@ -78,6 +79,10 @@ def module(place: str) -> ModuleType:
     except FpsanError:
         raise
     except Exception as error:
+        if isinstance(error, ImportError) and (error.name or "").split(".")[0] == "triton":
+            from fpsan_tools.ttir.compile import import_triton
+
+            import_triton()  # says what is missing
         raise FpsanError(f"{place} cannot be imported: {type(error).__name__}: {error}{_line(error, place)}") from error
 
 
