@@ -25,7 +25,7 @@ def test_list_has_every_format_mode_and_policy(capsys):
     assert run(capsys, "list", "--markdown").strip() == numfmt.formats_table()
 
 
-@pytest.mark.parametrize("name", [*numfmt.FORMATS, "nf4", "int4", "Binary8p4ue", "e0m4finite", "e3m0fn"])
+@pytest.mark.parametrize("name", [*numfmt.FORMATS, "nf4", "int4", "Binary8p4ue", "e0m4finite", "e3m0fn", "e1m1"])
 def test_show_knows_every_format(capsys, name):
     fmt = numfmt.lookup(name)
     text = run(capsys, "show", name)

@@ -154,6 +154,7 @@ def test_philox_gives_the_published_words():
     # Known answers of the Random123 distribution (kat_vectors): philox4x32 with 7 and 10 rounds, all-zero input.
     zero = np.zeros(1, np.uint64)
     assert [int(w[0]) for w in _random.philox(zero, 0, rounds=7)] == [0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48]
+    assert _random.philox_words(0, 0, 1)[0] == 0x5F6FB709  # seven rounds are used
     assert [int(w[0]) for w in _random.philox(zero, 0, rounds=10)] == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
 
 

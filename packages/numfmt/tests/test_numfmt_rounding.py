@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numfmt_oracle import CONSTANTS, MODES, POLICIES, STOCHASTIC, Oracle
 
-from numfmt import FORMATS, FloatFormat
+from numfmt import BF16, FORMATS, FloatFormat
 
 CUSTOM = oracles.random_facts(40)
 ALL = {**CONSTANTS, **CUSTOM}
@@ -216,6 +216,18 @@ def test_fractions_and_huge_integers_are_rounded_once(name):
         else:
             got = fmt.round(x, mode, random=np.full(len(x), 3), random_bits=3)
         assert_same(got, expected, values, f"{name} {mode}")
+
+
+@pytest.mark.parametrize("mode", STOCHASTIC)
+@pytest.mark.parametrize("rest", [Fraction(0), Fraction(1, 10**40), Fraction(-1, 10**40)])
+def test_stochastic_modes_see_what_lies_below_the_random_bits(mode, rest):
+    """With three bits the fraction 5/16 is a tie of two random numbers, and the smallest rest decides it."""
+    oracle = Oracle(CONSTANTS["BF16"])
+    for sixteenths in range(1, 16):
+        value = 1 + Fraction(sixteenths, 16) / 128 + rest
+        for r in range(8):
+            got = BF16.round(np.array([value], object), mode, random=[r], random_bits=3)
+            assert got[0] == oracle.round(value, mode, r=r, n=3), (sixteenths, r)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -130,7 +130,7 @@ def _show(options: argparse.Namespace) -> None:
     limits = ["max", "min_positive", "min"]
     if isinstance(fmt, FloatFormat):
         limits[1:2] = ["min_normal", "min_subnormal"]
-    if isinstance(fmt, FloatFormat) and fmt.exponent_bits == 0:
+    if isinstance(fmt, FloatFormat) and not fmt.has_normals:
         limits.remove("min_normal")
     for limit in limits:
         value = getattr(fmt, limit)

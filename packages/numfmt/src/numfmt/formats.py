@@ -287,16 +287,20 @@ class FloatFormat:
         return -self.max if self.signed else self.min_nonnegative
 
     @property
+    def has_normals(self) -> bool:
+        """There are normal values (not so without exponent bits, or if the special values take every binade)."""
+        return not self.zero or self.max_code >= 1 << self.mantissa_bits
+
+    @property
     def min_normal(self) -> float:
         """Smallest positive normal value, 2**emin.
 
         Raises:
-            ValueError: If the format has no normal value (no exponent bits).
+            ValueError: If the format :attr:`has no normal values <has_normals>`.
         """
-        value = float(np.ldexp(1.0, self.emin))
-        if value > self.max:
+        if not self.has_normals:
             raise ValueError(f"{self.name} has no normal values")
-        return value
+        return float(np.ldexp(1.0, self.emin))
 
     @property
     def min_subnormal(self) -> float:

@@ -121,7 +121,7 @@ def facts(fmt: FloatFormat) -> tuple[str, ...]:
         f"{'1' if fmt.signed else '0'} + {fmt.exponent_bits} + {fmt.mantissa_bits}",
         str(fmt.bias),
         _power(fmt.max),
-        _power(fmt.min_normal),
+        _power(fmt.min_normal) if fmt.has_normals else "none",
         _power(fmt.min_subnormal) if fmt.subnormals and fmt.mantissa_bits else "none",
         _power(fmt.unit_roundoff),
         "yes" if fmt.infinities else "no",
