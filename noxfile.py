@@ -122,13 +122,14 @@ def tests(session: nox.Session, suite: str) -> None:
 
 @nox.session
 def torch_tests(session: nox.Session) -> None:
-    """Run the tests that need torch, in one environment with all packages and their torch extras."""
+    """Run the tests that need torch, and numfmt's that need Triton, in one environment with all packages."""
     install(
         session,
         local(NUMFMT, "[torch]"), local(FPSAN, "[triton,torch]"), local(GEMM, "[torch]"), local(LECTURES),
         *group("test"), *group("peers"),
     )  # fmt: skip
     run_pytest(session, "-m", "torch and not gpu and not exhaustive", *session.posargs)
+    run_pytest(session, f"{NUMFMT}/tests", "-m", "triton and not torch and not gpu and not exhaustive")
 
 
 @nox.session
