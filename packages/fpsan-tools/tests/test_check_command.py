@@ -351,8 +351,27 @@ torch.cuda.synchronize()
 torch.testing.assert_close(out, x + y)
 assert torch.allclose(out, x + y)
 assert not torch.allclose(out, x - y)
+launch = lambda: add[(8,)](x, y, out, 1000, B=128)
+print(triton.testing.do_bench(launch), triton.testing.do_bench(launch, quantiles=[0.5, 0.2, 0.8]))
 print("same", torch.equal(out, x + y))
 """
+
+
+@pytest.mark.gpu
+@pytest.mark.fpsan
+def test_scripts_and_checks_on_a_gpu(capsys, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(TORCH_SCRIPT.split("launch =")[0] + "print('same')\n")
+    status, out, err = run(capsys, "run", "--engine", "gpu", str(script))
+    assert (status, out) == (0, "same\n"), err
+    assert "add     8x1x1  1" in err
+    words = ["check", f"{KERNELS}:by_64", f"{KERNELS}:tail_dropped", "--inputs", SPEC, "--json"]
+    found = []
+    for engine in ("cpu", "gpu"):
+        status, out, err = run(capsys, *words, "--engine", engine)
+        assert status == 1, err
+        found.append(json.loads(out)["outputs"])
+    assert found[0] == found[1]
 
 
 @pytest.mark.torch
@@ -363,8 +382,8 @@ def test_a_script_for_a_gpu_runs_on_the_cpu(capsys, tmp_path, domain):
     script.write_text(TORCH_SCRIPT)
     available = torch.cuda.is_available
     status, out, err = run(capsys, "run", "--domain", domain, str(script))
-    assert (status, out) == (0, "same True\n"), err
-    assert "add     8x1x1  1" in err
+    assert (status, out) == (0, "nan [nan, nan, nan]\nsame True\n"), err
+    assert "add     8x1x1  3" in err
     assert torch.cuda.is_available is available
     assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
     assert not torch.overrides._get_current_function_mode_stack()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
+import importlib.util
 import runpy
 import sys
 import traceback
@@ -60,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
             return 3
         stack.enter_context(as_script(script, arguments.arguments))
         if torch_too:
-            stack.enter_context(_torch_payloads(arguments.algebra))
+            _engage_torch(stack, arguments.algebra)
         status = execute(script)
     if not arguments.quiet:
         print(report(launches), file=sys.stderr)
@@ -75,7 +75,7 @@ def _engage(stack: ExitStack, arguments: argparse.Namespace) -> list[Launch]:
     from fpsan_tools.commands.cuda_on_cpu import cuda_on_cpu
 
     session = stack.enter_context(on_cpu(arguments.domain, version=arguments.algebra, bounds=arguments.bounds))
-    stack.enter_context(cuda_on_cpu(equal_bits=arguments.domain == _PAYLOAD))
+    stack.enter_context(cuda_on_cpu())
     return session.launches
 
 
@@ -119,15 +119,15 @@ def execute(script: Path) -> int:
     return 0
 
 
-def _torch_payloads(version: str | None) -> Any:
-    """FpSanTorch where torch is installed."""
-    import importlib.util
-
+def _engage_torch(stack: ExitStack, version: str | None) -> None:
+    """Payloads for torch's operations, and exact comparisons, where torch is installed."""
     if importlib.util.find_spec("torch") is None:
-        return contextlib.nullcontext()
+        return
+    from fpsan_tools.commands.payload_comparisons import PayloadComparisons
     from fpsan_tools.torch_mode import FpSanTorch
 
-    return FpSanTorch(version=version)
+    stack.enter_context(FpSanTorch(version=version))
+    stack.enter_context(PayloadComparisons())
 
 
 def report(launches: list[Launch]) -> str:
