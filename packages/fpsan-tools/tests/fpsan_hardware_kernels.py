@@ -27,6 +27,13 @@ def sum_all(a, o, M: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
+def sum_of_all_products(a, b, o, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    at = m[:, None] * N + n[None, :]
+    tl.store(o, tl.sum(tl.load(a + at) * tl.load(b + at)))
+
+
+@triton.jit
 def sum_of_products(a, b, o, B: tl.constexpr):
     i = tl.arange(0, B)
     tl.store(o, tl.sum(tl.load(a + i) * tl.load(b + i), 0))

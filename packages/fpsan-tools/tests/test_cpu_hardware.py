@@ -182,6 +182,42 @@ def test_the_order_of_a_whole_sum_depends_on_the_layout():
     assert len(results) > 1
 
 
+def folded(values, masks):
+    """The first value after x[i] = x[i] + x[i ^ mask] for each mask."""
+    for mask in masks:
+        values = values + values[np.arange(len(values)) ^ mask]
+    return values[0]
+
+
+# Registers low to high, lanes and warps high to low, as bits of the row-major number. A lane holds 4 columns; one
+# warp of 16x64 is 2 rows by 16 lanes, so registers walk down the rows from row 2; 4 warps have rows 2 and 4 of 8.
+WHOLE_SUMS = {
+    (16, 64, 1): (1, 2, 128, 256, 512, 64, 32, 16, 8, 4),
+    (16, 64, 4): (1, 2, 512, 64, 32, 16, 8, 4, 256, 128),
+    (64, 16, 1): (1, 2, 128, 256, 512, 64, 32, 16, 8, 4),
+    (128, 128, 8): (1, 2, 1024, 2048, 4096, 8192, 64, 32, 16, 8, 4, 512, 256, 128),
+}
+
+
+@pytest.mark.parametrize(("m", "n", "warps"), WHOLE_SUMS)
+def test_whole_sums_keep_every_element_in_its_register(m, n, warps):
+    rng = np.random.default_rng(10)
+    a, b = ((rng.standard_normal(m * n) * 2.0 ** rng.integers(-8, 9, m * n)).astype(F32) for _ in range(2))
+    o, masks = np.zeros(1, F32), WHOLE_SUMS[m, n, warps]
+    options = {"M": m, "N": n, "num_warps": warps}
+    run(kernels.sum_all, (1,), a, o, **options)
+    assert words(o) == words(folded(a, masks))
+    run(kernels.sum_of_all_products, (1,), a, b, o, **options, enable_fp_fusion=False)
+    assert words(o) == words(folded(a * b, masks))
+    run(kernels.sum_of_all_products, (1,), a, b, o, **options, enable_fp_fusion=True)
+    import numfmt
+
+    number = np.arange(m * n)
+    lower = number & ~masks[0]  # both elements of a pair hold the fma of the lower one with the upper one's product
+    first = numfmt.fma(a[lower], b[lower], (a * b)[lower | masks[0]], numfmt.FP32)
+    assert words(o) == words(folded(np.asarray(first, F32), masks[1:]))
+
+
 def test_hoisted_loops_keep_a_running_sum_per_thread():
     m, n, steps = 16, 64, 5
     a, o = (np.random.default_rng(5).standard_normal((steps, m, n)) * 100).astype(F32), np.zeros(m, F32)

@@ -68,11 +68,20 @@ def test_sums_of_tiles(axis, dtype):
 
 
 def test_whole_sums():
-    for m, n in ((16, 64), (64, 16), (64, 64), (128, 128)):
+    for m, n in ((4, 4), (16, 64), (64, 16), (64, 64), (128, 128)):
         for warps in (1, 2, 4, 8):
             a = wide((m, n), m + n + warps)
             options = {"M": m, "N": n, "num_warps": warps}
             assert compare(kernels.sum_all, (1,), [a], torch.zeros(1), **options) == 0
+
+
+@pytest.mark.parametrize("fusion", FUSION)
+def test_whole_sums_of_products(fusion):
+    for m, n in ((4, 4), (16, 64), (64, 16), (64, 64), (128, 128)):
+        for warps in (1, 2, 4, 8):
+            a, b = wide((m, n), m + n + warps), wide((m, n), m + n + warps + 100)
+            options = {"M": m, "N": n, "num_warps": warps, "enable_fp_fusion": fusion}
+            assert compare(kernels.sum_of_all_products, (1,), [a, b], torch.zeros(1), **options) == 0
 
 
 @pytest.mark.parametrize("fusion", FUSION)

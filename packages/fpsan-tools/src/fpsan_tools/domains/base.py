@@ -216,6 +216,18 @@ class Domain(ABC):
         """Whether the first step of a sum of products takes up the products, where `contracts_sums` says so."""
         return False
 
+    def reshape_order(self, host: Host) -> Array | None:
+        """Where a reshape that may reorder takes its elements from.
+
+        Args:
+            host: the evaluation, at the reshape.
+
+        Returns:
+            Per element of the result its row-major number in the operand, int64; None for row-major order.
+        """
+        host.note("a reshape that allows reordering keeps row-major order")
+        return None
+
     def scan_steps(self, host: Host, arrays: list[Array], axis: int, combine: Combine) -> list[Array]:
         """A scan from the front along an axis, one element after the other."""
         state = [a.take(0, axis=axis) for a in arrays]

@@ -7,6 +7,7 @@ correctly rounded, and a note says so where the GPU does something else.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from fpsan_tools.domains.base import Combine, Host
 from fpsan_tools.domains.formats import widen
 from fpsan_tools.domains.ieee import Ieee
 from fpsan_tools.errors import FpsanError, UnknownName
-from fpsan_tools.ttir.layouts import Bases, bases
+from fpsan_tools.ttir.layouts import Bases, Vector, bases
 from fpsan_tools.ttir.machine import Machine
 from fpsan_tools.ttir.parser import Module, Operation
 from fpsan_tools.ttir.types import UNSIGNED, Element, Type
@@ -193,6 +194,23 @@ class Hardware(Ieee):
                 registers = [*registers[1:], registers[0]]
         return [*registers, *reversed(lanes), *reversed(warps)]
 
+    def reshape_order(self, host: Host) -> Array:
+        """No value leaves its register: the result's layout gives new coordinates to what the operand's put there."""
+        operation = self._operation()
+        source, target = operation.types[0][0], operation.result_type
+        before, after = self._bases(source), self._bases(target)
+        places, numbers = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        for old, new in zip(before.levels, after.levels, strict=True):
+            moves = [(_number(a, source.shape), _number(b, target.shape)) for a, b in zip(old, new, strict=False)]
+            if len(old) != len(new) or any((a == 0) != (b == 0) for a, b in moves):
+                raise FpsanError(f"a reshape from layout {source.layout} to {target.layout} is not understood")
+            for a, b in moves:
+                if b:
+                    numbers, places = np.append(numbers, numbers | a), np.append(places, places | b)
+        order = np.empty(len(places), np.int64)
+        order[places] = numbers
+        return order
+
     def contracts_first_step(self, host: Host) -> bool:
         operation = self._operation()
         operand = operation.types[0][0]
@@ -215,7 +233,7 @@ class Hardware(Ieee):
         axis = operation.integer("axis")
         layout = self._bases(operand)
         levels = []
-        for level in (layout.registers, layout.lanes, layout.warps):
+        for level in layout.levels:
             levels.append([vector[axis] for vector in level if vector[axis]])
         masks = sorted(mask for level in levels for mask in level)
         if masks != [1 << i for i in range(length.bit_length() - 1)]:
@@ -273,6 +291,11 @@ _APPROXIMATE = {
     "sqrt": unit.square_root,
     "rsqrt": unit.reciprocal_root,
 }
+
+
+def _number(vector: Vector, shape: tuple[int, ...]) -> int:
+    """Row-major number of an element."""
+    return sum(place * math.prod(shape[axis + 1 :]) for axis, place in enumerate(vector))
 
 
 def _nearest_tf32(x: Array) -> Array:

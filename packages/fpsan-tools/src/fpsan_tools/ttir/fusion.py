@@ -8,6 +8,7 @@ contracted, on a tie the left one. A choice, a cast or a store between the produ
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from fpsan_tools.ttir.parser import Block, Module, Operation, Region
 
@@ -17,6 +18,10 @@ CONTRACTED = "contracted.fma"
 
 CONTRACTED_SUM = "contracted.reduce"
 """Name of a sum (tt.reduce) that has taken up a product; its operands are the product's."""
+
+
+_VIEWS = frozenset({"tt.reshape", "tt.trans", "tt.expand_dims"})
+"""Operations that leave values in their registers, so that the assembler sees the product and the sum side by side."""
 
 
 def contract(module: Module, sums: bool = False) -> None:
@@ -54,19 +59,20 @@ def _visit(region: Region, uses: Counter[str], sums: bool) -> None:
 def _block(block: Block, uses: Counter[str], sums: bool) -> None:
     definitions: dict[str, Operation] = {}
     removed: set[str] = set()
+    operations: list[Operation] = []
     for operation in block.operations:
         if operation.name in ("arith.addf", "arith.subf"):
             _contract(operation, definitions, uses, removed)
         elif sums and operation.name == "tt.reduce":
-            _contract_sum(operation, definitions, uses, removed)
+            operations += _contract_sum(operation, definitions, uses, removed)
+        operations.append(operation)
         for result in operation.results:
             definitions[result] = operation
-    if removed:
-        block.operations = [
-            operation
-            for operation in block.operations
-            if not (operation.results and all(name in removed for name in operation.results))
-        ]
+    block.operations = [
+        operation
+        for operation in operations
+        if not (operation.results and all(name in removed for name in operation.results))
+    ]
 
 
 def _product(name: str, definitions: dict[str, Operation]) -> tuple[Operation, bool] | None:
@@ -108,18 +114,32 @@ def _contract(operation: Operation, definitions: dict[str, Operation], uses: Cou
 
 def _contract_sum(
     operation: Operation, definitions: dict[str, Operation], uses: Counter[str], removed: set[str]
-) -> None:
+) -> list[Operation]:
+    """Let a sum take up a product; returns the operations that its factors need before it."""
     body = operation.regions[0].block.operations
     if len(operation.operands) != 1 or len(body) != 2 or body[0].name != "arith.addf":
-        return
+        return []
     taken = operation.operands[0]
-    product = definitions.get(taken)
+    product, views = definitions.get(taken), []
+    while product is not None and product.name in _VIEWS:
+        views.append(product)
+        product = definitions.get(product.operands[0])
     if product is None or product.name != "arith.mulf":
-        return
+        return []
+    factors: list[str] = []
+    added: list[Operation] = []
+    for place, factor in enumerate(product.operands):
+        uses[factor] += 1
+        for depth, view in reversed(list(enumerate(views))):
+            name = f"{taken}.{operation.results[0]}.{place}.{depth}"
+            added.append(replace(view, results=[name], operands=[factor], dead=[]))
+            uses[name] += 1
+            factor = name
+        factors.append(factor)
     operation.name = CONTRACTED_SUM
-    operation.operands = list(product.operands)
-    uses.update(product.operands)
+    operation.operands = factors
     _release(taken, definitions, uses, removed)
+    return added
 
 
 def _release(name: str, definitions: dict[str, Operation], uses: Counter[str], removed: set[str]) -> None:
@@ -135,7 +155,7 @@ def _release(name: str, definitions: dict[str, Operation], uses: Counter[str], r
 
 
 def _drop(name: str, definitions: dict[str, Operation], uses: Counter[str], removed: set[str]) -> None:
-    if definitions[name].name in ("arith.mulf", "arith.negf"):
+    if definitions[name].name in ("arith.mulf", "arith.negf", *_VIEWS):
         _release(name, definitions, uses, removed)
     else:
         uses[name] -= 1

@@ -29,6 +29,11 @@ class Bases:
     lanes: tuple[Vector, ...]
     warps: tuple[Vector, ...]
 
+    @property
+    def levels(self) -> tuple[tuple[Vector, ...], ...]:
+        """Registers, lanes and warps."""
+        return self.registers, self.lanes, self.warps
+
     def without_zero_registers(self) -> Bases:
         return Bases(tuple(v for v in self.registers if any(v)), self.lanes, self.warps)
 

@@ -39,15 +39,18 @@ def expand_dims(machine: Machine, operation: Operation, operands: Operands) -> V
 
 
 def reshape(machine: Machine, operation: Operation, operands: Operands) -> Value:
-    """tt.reshape in row-major order (what the compiler may reorder is defined up to a permutation only)."""
+    """tt.reshape in row-major order, or in the domain's where the compiler may reorder."""
     type = operation.result_type
+    order: Array | None = None
     if operation.attributes.get("allow_reorder") or "allow_reorder" in operation.words:
-        machine.note("a reshape that allows reordering keeps row-major order")
+        order = machine.domain.reshape_order(machine)
 
     def reshaped(array: Array) -> Array:
         if array.size == array.shape[0]:
             return array.reshape((-1,) + (1,) * len(type.shape))
         full = np.broadcast_to(array, (array.shape[0], *operands[0].type.shape))
+        if order is not None:
+            full = full.reshape(array.shape[0], -1)[:, order]
         return full.reshape((array.shape[0], *type.shape))
 
     return operands[0].map(reshaped, type)
