@@ -45,6 +45,7 @@ def matrix(rng, key, shape, kind):
         shape: The shape.
         kind: uniform: U(-1, 1). wide: see `wide`. cancelling: pairs along the last axis that nearly cancel in a
             product.
+            ties: uniform, cut to 12 significant bits, so that half of all fp32 numbers lie midway between tf32 numbers.
             sparse: mostly zeros of both signs. subnormal: around the least normal number. tiny: products around the
             least numbers of fp32. rare_special: wide with a NaN or infinity here and there. special: every code equally
             likely.
@@ -52,6 +53,10 @@ def matrix(rng, key, shape, kind):
     fmt = FORMATS[key]
     if kind == "uniform":
         x = rng.uniform(-1, 1, shape)
+    elif kind == "ties":
+        x = rng.uniform(-1, 1, shape)
+        scale = 2.0 ** (np.frexp(x)[1] - 12)
+        x = np.trunc(x / scale) * scale
     elif kind == "wide":
         x = wide(rng, key, shape)
     elif kind == "special":

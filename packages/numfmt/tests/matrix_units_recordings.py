@@ -15,6 +15,12 @@ from matrix_units_data import accumulators, operands
 DATA = Path(__file__).parent / "data"
 INDEX = DATA / "matrix_units_h200.json"
 
+# How a library may read an fp32 operand that it multiplies as tf32.
+TF32_READINGS = {
+    "ties to even": lambda words: words + np.uint32(0xFFF) + ((words >> np.uint32(13)) & np.uint32(1)),
+    "ties away": lambda words: words + np.uint32(0x1000),
+    "cut": lambda words: words,
+}
 RECORDED_KINDS = ("uniform", "wide", "cancelling", "tiny", "special")
 LIBRARY_SHAPES = ((256, 256, 1024), (512, 256, 4096), (1024, 1024, 2048))
 # Of each product the upper left corner is kept; it depends on these rows and columns only.
@@ -61,9 +67,24 @@ def library_inputs(name, key, shape):
     return (tf32(a), tf32(b)) if key == "tf32" else (a, b)
 
 
-def tf32(x):
-    """fp32 numbers with their low 13 bits cleared."""
-    return (x.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+def tf32(x, reading="cut"):
+    """fp32 numbers as tf32 numbers, read in one of the ways of TF32_READINGS; infinities and NaN are only cut."""
+    words = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    finite = words & np.uint32(0x7F800000) != np.uint32(0x7F800000)
+    read = np.where(finite, TF32_READINGS[reading](words), words) & np.uint32(0xFFFFE000)
+    return read.view(np.float32).astype(np.float64)
+
+
+def sampled_lines(shape, count=20):
+    """Rows and columns, spread over a product, whose outputs are looked at."""
+    return tuple(np.arange(0, size, max(1, size // count))[:count] for size in shape[:2])
+
+
+def sampled_inputs(operation, key, shape, kind):
+    """The rows of a (20, K) and the columns of b (K, 20) that give the sampled outputs of a library's product."""
+    rng = PortableGenerator(zlib.crc32(f"{operation}/{'x'.join(map(str, shape))}/{kind}".encode()))
+    rows, columns = sampled_lines(shape)
+    return operands(rng, (key, key), (rows.size, columns.size, shape[2]), kind)
 
 
 def read_index():

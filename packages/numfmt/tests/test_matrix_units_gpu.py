@@ -17,10 +17,11 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from matrix_units_cases import all_cases  # noqa: E402
-from matrix_units_data import KINDS, accumulators, operands  # noqa: E402
+from matrix_units_data import KINDS, accumulators, bits, operands  # noqa: E402
 from matrix_units_prediction import Predictor, gathered  # noqa: E402
+from matrix_units_recordings import TF32_READINGS, sampled_inputs, sampled_lines, tf32  # noqa: E402
 
-from numfmt.matrix_units import chain, identify  # noqa: E402
+from numfmt.matrix_units import chain, identify, split_k  # noqa: E402
 from numfmt.matrix_units.search import library_schedules  # noqa: E402
 from numfmt.matrix_units.units import find_unit  # noqa: E402
 
@@ -112,9 +113,27 @@ SHAPES = [
 ]
 
 
+# What fits the first kind of data is tried on the others.
+LIBRARY_KINDS = ("uniform", "cancelling", "wide")
+TIES = {"tf32": ("ties",)}
+
+
 @pytest.fixture(scope="module")
 def libraries():
     return Report("matrix_units_libraries")
+
+
+@pytest.fixture(scope="module")
+def sampled_outputs():
+    """The bits of the sampled outputs, kept in OUT for searches without the GPU; inputs are made again by name."""
+    outputs = {}
+    yield outputs
+    if os.environ.get("OUT"):
+        path = Path(os.environ["OUT"]) / "matrix_units_library_samples.npz"
+        temporary = path.with_suffix(".part")
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, **outputs)
+        temporary.replace(path)
 
 
 def kernel_name(function, a, b):
@@ -127,86 +146,128 @@ def kernel_name(function, a, b):
     return [event.key for event in profile.key_averages() if "memcpy" not in event.key.lower()][:6]
 
 
-def nearest_away_tf32(x):
-    """fp32 numbers rounded to tf32, ties away from zero."""
-    words = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    return ((words + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+def sampled_product(function, operation, key, shape, kind, gpu):
+    """A library's result, as sampled rows of a, columns of b and their outputs, and the whole operands.
 
-
-def sampled_product(function, key, shape, gpu):
-    """A result on random data: sampled rows of a, columns of b, and their outputs, on the CPU."""
+    The lines that are not looked at hold other numbers.
+    """
+    a, b = sampled_inputs(operation, key, shape, kind)
+    rows, columns = (torch.from_numpy(lines).to(gpu.DEVICE) for lines in sampled_lines(shape))
     m, n, k = shape
-    generator = torch.Generator(device=gpu.DEVICE).manual_seed(m + 3 * n + 7 * k)
-    dtype = gpu.TORCH_DTYPES[key]
-    a, b = (torch.randn(size, device=gpu.DEVICE, generator=generator).to(dtype) for size in ((m, k), (k, n)))
-    result = function(a, b)
-    rows, columns = (torch.arange(0, size, max(1, size // 20), device=gpu.DEVICE)[:20] for size in (m, n))
-    picked = a.float()[rows], b.float()[:, columns], result[rows][:, columns]
-    return [x.cpu().numpy() for x in picked], (a, b)
+    left, right = (torch.randn(size, device=gpu.DEVICE).to(gpu.TORCH_DTYPES[key]) for size in ((m, k), (n, k)))
+    words = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[left.element_size()]
+    left.view(words)[rows] = gpu.to_device(a, key).view(words)
+    right.view(words)[columns] = gpu.to_device(np.ascontiguousarray(b.T), key).view(words)
+    right = right.t().contiguous()
+    result = function(left, right)[rows][:, columns].cpu().numpy()
+    return a, b, result, (left, right)
+
+
+def candidates_for(operation, k, facts):
+    """Schedules to try. Fused multiply-adds in NumPy are slow: for fp32 few widths of split-K, and its finest parts."""
+    if operation != "fp32":
+        return list(library_schedules(k, facts))
+    sizes = dict.fromkeys([*(k // parts for parts in (2, 3, 4, 8, 16, 32) if k % parts == 0), *range(64, 257, 8)])
+    splits = [split_k(-(-k // size), granularity=size, reduction="sequential") for size in sizes if size < k]
+    return [chain(), *splits]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s)))
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_library_schedule(operation, shape, gpu, predictor, libraries):
-    """Search for the schedule that gives a library's bits. One that is in no list is a finding; at the first shape it
-    is known.
+def test_library_schedule(operation, shape, gpu, predictor, libraries, sampled_outputs):
+    """One schedule, found by search, gives a library's bits on every kind of data; fp32 operands that are multiplied as
+    tf32 are rounded to nearest, ties to even, first.
     """
     key, unit, function = gpu.OPERATIONS[operation]
-    (a, b, result), tensors = sampled_product(function, key, shape, gpu)
-    if operation == "tf32":
-        a, b = nearest_away_tf32(a), nearest_away_tf32(b)
     facts = find_unit(unit, key, "fp32")
-    candidates = list(library_schedules(shape[2], facts))
-    if operation == "fp32":
-        # Fused multiply-adds in NumPy are slow: the plain chain and some sequential splits.
-        candidates = [c for c in candidates if c == chain() or getattr(c, "reduction", "") == "sequential"][:12]
-    matches = predictor.search(result, a, b, candidates, unit=facts, inputs=key)
+    name = f"{operation} {'x'.join(map(str, shape))}"
+    candidates, found = candidates_for(operation, shape[2], facts), {}
+    for kind in (*LIBRARY_KINDS, *TIES.get(operation, ())):
+        a, b, result, tensors = sampled_product(function, operation, key, shape, kind, gpu)
+        sampled_outputs[f"{name}/{kind}"] = bits(result)
+        if operation == "tf32":
+            a, b = tf32(a, "ties to even"), tf32(b, "ties to even")
+        matches = predictor.search(result, a, b, candidates, unit=facts, inputs=key)
+        found[kind] = matches[:4]
+        fitting = [match.schedule for match in matches if match.share == 1.0]
+        candidates = fitting or [match.schedule for match in matches[:60]]
     libraries.add(
-        f"{operation} {'x'.join(map(str, shape))}",
+        name,
         kernel=kernel_name(function, *tensors),
-        best=[str(match) for match in matches[:3]],
-        share=matches[0].share,
+        best={kind: [str(match) for match in matches] for kind, matches in found.items()},
+        share={kind: matches[0].share for kind, matches in found.items()},
+        fitting=[schedule.call() for schedule in fitting],
     )
-    assert shape != SHAPES[0] or matches[0].share == 1.0
+    assert fitting, "no schedule of the list gives the bits of every kind of data"
+
+
+SPANS = {
+    "coarse": lambda k: range(0, k, k // 64),
+    "fine": lambda k: range(64),
+    # Where the first parts of a split K end.
+    "parts": lambda k: range(0, min(k, 2048), 8),
+}
 
 
 @pytest.mark.parametrize("shape", SHAPES[1:], ids=lambda s: "x".join(map(str, s)))
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_library_tree(operation, shape, gpu, libraries):
-    """The tree a library's product shows: coarse over all of K, fine over its beginning."""
+@pytest.mark.parametrize("span", SPANS)
+def test_library_tree(span, operation, shape, gpu, libraries):
+    """The tree a library's product shows: over all of K, and finer over its beginning."""
     key, _, function = gpu.OPERATIONS[operation]
     m, n, k = shape
-    for name, positions in (("coarse", range(0, k, k // 64)), ("fine", range(64))):
-        found = identify(
-            function,
-            inputs=key,
-            k=k,
-            shape=(m, n),
-            positions=positions,
-            framework="torch",
-            device=gpu.DEVICE,
-            architectures=[],
-        )
-        libraries.add(
-            f"{operation} {m}x{n}x{k} {name} tree", tree=found.tree.draw().splitlines()[:40], calls=found.calls
-        )
-        assert found.tree.leaves == set(positions)
+    positions = SPANS[span](k)
+    found = identify(
+        function,
+        inputs=key,
+        k=k,
+        shape=(m, n),
+        positions=positions,
+        framework="torch",
+        device=gpu.DEVICE,
+        architectures=[],
+    )
+    tree = found.tree.draw().splitlines()
+    libraries.add(f"{operation} {m}x{n}x{k} {span} tree", tree=tree[:100], lines=len(tree), calls=found.calls)
+    assert found.tree.leaves == set(positions)
 
 
-def test_library_tf32_rounding_of_operands(gpu, libraries):
-    """How torch's tf32 product reads fp32 operands: one product by 1 shows the operand as it was multiplied."""
-    values = 1 + np.array([2.0**-11, 3 * 2.0**-11, 2.0**-11 + 2.0**-23, 2.0**-11 - 2.0**-23, 2.0**-10])
-    ways = {"ties away": [2, 4, 2, 0, 2], "ties to even": [0, 4, 2, 0, 2], "cut": [0, 2, 0, 0, 2]}
+# fp32 numbers around ties of tf32: normal, subnormal, at both ends of the range, infinite, NaN.
+TF32_PROBES = np.array(
+    [0x3F800000 + low for low in (0x0FFF, 0x1000, 0x1001, 0x2000, 0x2FFF, 0x3000, 0x3001, 0x7FF000)]
+    + [0xBF801000, 0xBF803000, 0x3FFFF000, 0x3FFFFFFF]
+    + [0x00000001, 0x00000FFF, 0x00001000, 0x00001001, 0x00003000, 0x007FEFFF, 0x007FF000, 0x007FFFFF, 0x00801000]
+    + [0x7F7FE000, 0x7F7FEFFF, 0x7F7FF000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000]
+    + [0x7FFFFFFF, 0xFFFFFFFF],
+    np.uint32,
+)
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_library_tf32_rounding_of_operands(side, gpu, libraries, sampled_outputs):
+    """torch's tf32 product rounds fp32 operands to nearest, ties to even: a product by 1 shows the operand as it was
+    multiplied.
+    """
+    probes = torch.from_numpy(TF32_PROBES.view(np.int32)).to(gpu.DEVICE).view(torch.float32)
+    finite = np.isfinite(TF32_PROBES.view(np.float32))
+    readings = {name: tf32(TF32_PROBES.view(np.float32), name).astype(np.float32) for name in TF32_READINGS}
     named = {}
     for m, n, k in SHAPES:
-        a, b = np.zeros((m, k)), np.zeros((k, n))
-        a[: values.size, 0], b[0, 0] = values, 1.0
-        result = gpu.mm_tf32(gpu.to_device(a, "fp32"), gpu.to_device(b, "fp32")).cpu().numpy()
-        seen = ((result[: values.size, 0] - 1) * 2**11).tolist()
-        named[f"{m}x{n}x{k}"] = next((way for way, expected in ways.items() if seen == expected), seen)
-    libraries.add("tf32 reads operands", **named)
-    m, n, k = SHAPES[0]
-    assert named[f"{m}x{n}x{k}"] == "ties away"
+        a, b = torch.zeros(m, k, device=gpu.DEVICE), torch.zeros(k, n, device=gpu.DEVICE)
+        if side == "a":
+            a[: len(probes), 0], b[0, 0] = probes, 1.0
+        else:
+            a[0, 0], b[0, : len(probes)] = 1.0, probes
+        result = gpu.mm_tf32(a, b).cpu().numpy()
+        seen = result[: len(probes), 0] if side == "a" else result[0, : len(probes)]
+        shape = f"{m}x{n}x{k}"
+        sampled_outputs[f"tf32 {shape}/probes of {side}"] = bits(np.ascontiguousarray(seen))
+        fits = [name for name, read in readings.items() if (read[finite] == seen[finite]).all()]
+        named[shape] = fits or [
+            f"{x:08x}->{y:08x}" for x, y in zip(TF32_PROBES.tolist(), bits(seen).tolist(), strict=True)
+        ]
+    libraries.add(f"tf32 reads {side}", **named)
+    assert all(fits == ["ties to even"] for fits in named.values())
 
 
 # ------------------------------------------------------------------------------------------------------------- identify
