@@ -110,6 +110,14 @@ def test_every_format_has_a_fast_way_in_float64_where_it_can(name):
     assert made is not None
 
 
+def test_no_carrier_is_used_that_lacks_exponents():
+    wide = FloatFormat("wide", 9, 3, 120)
+    assert plan(wide, ROUNDINGS["nearest_even"], OVERFLOWS["infinity"], None, FLOAT32) is None
+    x = np.array([3.3e38, -3.3e38], np.float32)
+    assert (wide.round(x) == wide.round(x.astype(np.float64))).all()
+    assert np.isfinite(wide.round(x, "up")).all()  # one of them is 2**128, beyond float32
+
+
 SIZES = (0, 1, 5, 63, 64, 257, chunks.CHUNK - 1, chunks.CHUNK, chunks.CHUNK + 1, 3 * chunks.CHUNK + 77)
 
 

@@ -192,6 +192,14 @@ def test_int64_and_python_integers_and_fractions_are_rounded_once(name):
         assert_same(fmt.round(np.array(INTEGERS, object), mode), expected, INTEGERS, f"{name} {mode} int")
 
 
+@pytest.mark.parametrize("integer", [2**53 + 1, -(2**53) - 1, 2**54 - 1, 2**53 - 1, 2**53])
+def test_integers_that_float64_does_not_hold_are_not_passed_through_it(integer):
+    for fmt, facts in ((FORMATS[n], CONSTANTS[n]) for n in ("FP32", "FP64", "BF16")):
+        for mode in MODES:
+            got = fmt.round(np.array([integer]), mode)
+            assert_same(got, np.array([Oracle(facts).round(Fraction(integer), mode)]), [integer], f"{fmt} {mode}")
+
+
 FRACTIONS = [
     Fraction(s * a, b)
     for a, b in ((1, 3), (2, 3), (10**40, 3), (1, 3 * 10**30), (2**54 + 1, 2**54), (2**200 + 1, 2**199), (10**400, 7))
