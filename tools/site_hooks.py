@@ -2,14 +2,17 @@
 
 A line `[[api PACKAGE]]` in a page becomes an entry for each name in the package's `__all__`, written by mkdocstrings
 from the docstring, under the name that users import, wherever the code lies. Names that are modules follow, each with
-its own.
+its own. A line `[[cli MODULE:FUNCTION]]` becomes the help of a command and of its subcommands, from the parser that the
+function makes.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -17,14 +20,37 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*\bhreflang=[^>]*>')
+COMMAND = re.compile(r"^\[\[cli ([\w.]+):(\w+)\]\]$", re.MULTILINE)
 MARK = re.compile(r"^\[\[api ([\w.]+)\]\]$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace the marks of a page; called by MkDocs."""
+    markdown = COMMAND.sub(lambda mark: "\n".join(manual(mark[1], mark[2])), markdown)
     return MARK.sub(lambda mark: "\n".join(entries(mark[1])), markdown)
+
+
+def manual(module: str, function: str) -> Iterator[str]:
+    """Markdown of a command's help, then that of each of its subcommands."""
+    parser: argparse.ArgumentParser = getattr(importlib.import_module(module), function)()
+    yield from _help(parser, 2)
+    for action in parser._subparsers._group_actions if parser._subparsers else []:
+        seen: set[int] = set()
+        for subparser in (action.choices or {}).values():
+            if id(subparser) not in seen:  # an alias has no page of its own
+                seen.add(id(subparser))
+                yield from _help(subparser, 3)
+
+
+def _help(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
+    """A heading and the text of `--help`, as wide as a page, whatever terminal builds the site."""
+    anchor = parser.prog.replace(" ", "-")
+    with mock.patch.dict(os.environ, {"COLUMNS": "80", "NO_COLOR": "1"}):
+        text = parser.format_help().rstrip()
+    yield f"{'#' * level} `{parser.prog}` {{ #{anchor} }}\n\n```text\n{text}\n```\n"
 
 
 def on_post_template(output_content: str, **_: Any) -> str:

@@ -47,6 +47,14 @@ def test_links_to_other_languages_leave_the_head_and_stay_in_the_header() -> Non
     assert hooks.on_post_page(head + link) == hooks.on_post_template(head + link) == kept + link
 
 
+def test_a_command_and_its_subcommands_have_their_help() -> None:
+    page = hooks.on_page_markdown("[[cli numfmt_lectures.__main__:build_parser]]")
+    for heading in ("## `lectures` { #lectures }", "### `lectures list` {", "### `lectures run` { #lectures-run }"):
+        assert heading in page
+    assert "--quick" in page
+    assert max(len(line) for line in page.splitlines()) <= 100
+
+
 def test_a_page_without_a_mark_stays_as_it_is() -> None:
     assert hooks.on_page_markdown("a [[api]] b [[api x]] c") == "a [[api]] b [[api x]] c"
 
