@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 pytest.importorskip("triton")
+pytest.importorskip("torch")
 
 import fpsan_cases
 import fpsan_gpu_kernels as kernels
+from fpsan_device import from_device, to_device
+from fpsan_recordings import MATMULS
 
 import fpsan_tools
 from fpsan_tools import algebra, gpu
@@ -28,35 +31,13 @@ pytestmark = [
 RELEASE = ".".join((installed_triton() or "0.0").split(".")[:2])
 CASES = fpsan_cases.all_cases(RELEASE)
 GROUPS = fpsan_cases.grouped(CASES)
-DEVICE = "cuda"
 ELEMENTWISE_PROGRAMS = 2048  # 65536 elements: all patterns of 16 bits
 TILE_PROGRAMS = 8
-
-TORCH = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-TORCH |= {"fp8e4m3fn": "float8_e4m3fn", "fp8e5m2": "float8_e5m2"}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _a_gpu_is_here():
     gpu.gpu_target()  # raises where there is none: a failure, not a skip
-
-
-def to_device(bits, dtype):
-    """Bit patterns as a tensor of the float or integer type."""
-    import torch
-
-    tensor = torch.from_numpy(bits.view(f"i{bits.itemsize}")).to(DEVICE)
-    name = TORCH.get(dtype) or {"u8": "uint8"}.get(dtype) or f"int{bits.itemsize * 8}"
-    return tensor.view(getattr(torch, name))
-
-
-def from_device(tensor):
-    """A tensor's bit patterns."""
-    import torch
-
-    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
-    array = tensor.view(whole).cpu().numpy()
-    return array.view(f"u{array.itemsize}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -124,19 +105,6 @@ def both(kernel, grid, inputs, output, *rest, **options):
     with fpsan_tools.on_cpu():
         kernel[grid](*on_cpu, *rest, **options)
     return from_device(on_gpu[-1]), on_cpu[-1].array
-
-
-MATMULS = [
-    ("fp32", "ieee", "fp32"),
-    ("fp32", "tf32", "fp32"),
-    ("fp64", "ieee", "fp64"),
-    ("fp16", "tf32", "fp32"),
-    ("fp16", "tf32", "fp16"),
-    ("bf16", "tf32", "fp32"),
-    ("bf16", "tf32", "bf16"),
-    ("fp8e4m3fn", "tf32", "fp32"),
-    ("fp8e5m2", "tf32", "fp16"),
-]
 
 
 @pytest.mark.parametrize(("operand", "precision", "result"), MATMULS)
