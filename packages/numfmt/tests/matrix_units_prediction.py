@@ -56,10 +56,12 @@ class Predictor:
         ]
 
     def search(self, result, a, b, candidates, **more):
-        """`find_schedule` with the candidates split among the processes; best first."""
+        """`find_schedule` with the candidates split among the processes; best first, then in the order given."""
         chunks = [candidates[i :: self.processes] for i in range(self.processes)]
         futures = [self.pool.submit(find_schedule, result, a, b, candidates=chunk, **more) for chunk in chunks if chunk]
-        return sorted((match for future in futures for match in future.result()), key=lambda match: -match.share)
+        order = {schedule: i for i, schedule in reversed(list(enumerate(candidates)))}
+        matches = (match for future in futures for match in future.result())
+        return sorted(matches, key=lambda match: (-match.share, order[match.schedule]))
 
     def close(self):
         """End the processes."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from numfmt.errorfree import to_odd, two_sum
+from numfmt.arithmetic import fma_float32
 from numfmt.matrix_units.operands import Float32Array, Operand
 from numfmt.matrix_units.units import MatrixUnit
 
 _FP32_MIN_NORMAL = 2.0**-126
-# Of a float64, the bits that rounding to float32 discards, and the pattern of a tie.
-_DISCARDED = (1 << 29) - 1
-_TIE = 1 << 28
 
 
 def _restored(operand: Operand) -> Float32Array:
@@ -23,40 +19,11 @@ def _restored(operand: Operand) -> Float32Array:
     return np.where(np.isfinite(operand.special), values, operand.special)
 
 
-def fma_step(a: NDArray[np.float64], b: NDArray[np.float64], c: Float32Array) -> Float32Array:
-    """a·b + c in FP32 with one rounding, to nearest even.
-
-    The product of two float32 numbers is exact in float64. Rounding its sum with c to float64 and then to float32 is
-    wrong only where the first rounding lands on a tie of the second, or where the result is subnormal and has fewer
-    bits; there the sum is rounded to odd first, which makes the second rounding the only one (S. Boldo and G.
-    Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd", IEEE TC
-    57(4), 2008).
-
-    Args:
-        a: float64 holding float32 numbers; broadcasts with `b` to the shape of c.
-        b: likewise.
-        c: float32.
-
-    Returns:
-        float32 of c's shape.
-    """
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        product = a * b
-        total = product + c
-        doubtful = (total.view(np.int64) & _DISCARDED) == _TIE
-        doubtful |= np.abs(total) < _FP32_MIN_NORMAL
-        doubtful &= total != 0
-        if doubtful.any():
-            exact = two_sum(product[doubtful], c[doubtful].astype(np.float64))
-            total[doubtful] = to_odd(exact.value, exact.residual)
-        return total.astype(np.float32)
-
-
 def fma_chain(unit: MatrixUnit, a: Operand, b: Operand, c: Float32Array) -> Float32Array:
     """One fused multiply-add per k, ascending; arguments as :func:`numfmt.matrix_units.aligned.chain`."""
     result = c
-    for x, y in zip(_restored(a).astype(np.float64), _restored(b).astype(np.float64), strict=True):
-        result = fma_step(x[:, None], y[None, :], result)
+    for x, y in zip(_restored(a), _restored(b), strict=True):
+        result = fma_float32(x[:, None], y[None, :], result)
     return result
 
 
