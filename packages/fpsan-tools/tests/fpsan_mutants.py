@@ -20,7 +20,7 @@ import numpy as np
 
 import fpsan_tools
 from fpsan_tools.checking import check
-from fpsan_tools.errors import OutOfBounds
+from fpsan_tools.exceptions import OutOfBounds
 
 SOURCE = Path(__file__).with_name("fpsan_mutant_kernels.py")
 

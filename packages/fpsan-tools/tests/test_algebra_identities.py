@@ -12,7 +12,7 @@ from fpsan_tools import algebra
 from fpsan_tools.algebra.blocks import BLOCK
 from fpsan_tools.algebra.floats import SIGNED, UNSIGNED
 from fpsan_tools.algebra.functions import TAG_IDS, fnv1a, murmur3_finaliser, variadic_tag
-from fpsan_tools.errors import FpsanError, UnknownName
+from fpsan_tools.exceptions import FpsanError, UnknownName
 
 VERSIONS = sorted(algebra.VERSIONS)
 TYPES = sorted(algebra.FLOAT_TYPES)

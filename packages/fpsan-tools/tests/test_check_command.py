@@ -15,7 +15,7 @@ import checking_kernels as k
 
 from fpsan_tools.__main__ import main
 from fpsan_tools.commands import expressions
-from fpsan_tools.errors import FpsanError, TritonUnavailable
+from fpsan_tools.exceptions import FpsanError, TritonUnavailable
 
 pytestmark = pytest.mark.triton
 

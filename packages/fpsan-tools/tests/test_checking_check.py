@@ -12,7 +12,7 @@ import checking_kernels as k
 
 import fpsan_tools
 from fpsan_tools.checking import check, launch, load
-from fpsan_tools.errors import FpsanError, UnknownName
+from fpsan_tools.exceptions import FpsanError, UnknownName
 
 pytestmark = pytest.mark.triton
 

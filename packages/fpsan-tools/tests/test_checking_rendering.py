@@ -14,7 +14,7 @@ import checking_kernels as k
 
 from fpsan_tools.checking import Divergence, Finding, Gap, Place, check
 from fpsan_tools.checking.verdict import percent
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 
 pytestmark = pytest.mark.triton
 

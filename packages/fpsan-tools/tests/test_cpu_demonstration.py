@@ -9,7 +9,7 @@ from fpsan_exact import fma_chain, lanes_sum
 from fpsan_kernels import blocked, strided_lanes
 
 import fpsan_tools
-from fpsan_tools.errors import FpsanError, OutOfBounds, UnknownName
+from fpsan_tools.exceptions import FpsanError, OutOfBounds, UnknownName
 
 pytestmark = pytest.mark.triton
 

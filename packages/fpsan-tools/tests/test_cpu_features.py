@@ -14,7 +14,7 @@ import fpsan_feature_kernels as kernels
 from fpsan_exact import nearest
 
 import fpsan_tools
-from fpsan_tools.errors import AssertionViolated, CompilationFailed, FpsanError, OutOfBounds, UnsupportedOperation
+from fpsan_tools.exceptions import AssertionViolated, CompilationFailed, FpsanError, OutOfBounds, UnsupportedOperation
 
 pytestmark = pytest.mark.triton
 

@@ -10,7 +10,7 @@ import fpsan_hardware_kernels as kernels
 from fpsan_kernels import strided_lanes
 
 import fpsan_tools
-from fpsan_tools.errors import UnknownName
+from fpsan_tools.exceptions import UnknownName
 
 pytestmark = pytest.mark.triton
 

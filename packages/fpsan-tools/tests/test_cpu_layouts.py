@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.layouts import bases
 
 pytestmark = pytest.mark.triton

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fpsan_tools.errors import FpsanError, OutOfBounds
+from fpsan_tools.exceptions import FpsanError, OutOfBounds
 from fpsan_tools.ttir.memory import Memory, Span
 from fpsan_tools.ttir.types import parse_element
 from fpsan_tools.ttir.values import Address

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.parser import parse
 from fpsan_tools.ttir.types import parse_element, parse_type, split_top
 

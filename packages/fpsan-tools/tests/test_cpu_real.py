@@ -13,7 +13,7 @@ import fpsan_feature_kernels as kernels
 from fpsan_kernels import blocked, strided_lanes
 
 import fpsan_tools
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.rounding_errors import LineRounding
 
 pytestmark = pytest.mark.triton
@@ -163,9 +163,9 @@ def test_renderings_escape_source_text():
     assert "<script>" not in harmful._repr_html_()
 
 
-def test_exceptions_stay_importable_beside_the_function():
-    import fpsan_tools.errors as by_attribute
-    from fpsan_tools.errors import FpsanError as by_name
+def test_the_function_and_the_exceptions_have_names_of_their_own():
+    from fpsan_tools import errors, exceptions
 
-    assert callable(by_attribute)
-    assert issubclass(by_name, Exception)
+    assert errors is fpsan_tools.errors
+    assert issubclass(exceptions.FpsanError, Exception)
+    assert fpsan_tools.FpsanError is exceptions.FpsanError

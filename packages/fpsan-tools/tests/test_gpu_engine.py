@@ -16,7 +16,7 @@ from triton.runtime.jit import JITFunction
 
 import fpsan_tools
 from fpsan_tools import algebra, dispatch, gpu
-from fpsan_tools.errors import FpsanError, TritonUnavailable, UnknownName
+from fpsan_tools.exceptions import FpsanError, TritonUnavailable, UnknownName
 
 pytestmark = pytest.mark.triton
 

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import fpsan_tools
 from fpsan_tools import FpSanTorch, algebra
-from fpsan_tools.errors import FpsanError, UnsupportedOperation
+from fpsan_tools.exceptions import FpsanError, UnsupportedOperation
 
 pytestmark = pytest.mark.torch
 

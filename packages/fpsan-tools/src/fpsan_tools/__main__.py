@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from fpsan_tools import __version__
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 
 COMMANDS = ("check", "run", "leaks", "payloads", "doctor")
 """Modules of `fpsan_tools.commands`, in the order of the help text."""

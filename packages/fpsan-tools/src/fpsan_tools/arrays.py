@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fpsan_tools.errors import FpsanError, UnknownName
+from fpsan_tools.exceptions import FpsanError, UnknownName
 from fpsan_tools.ttir.memory import Span
 from fpsan_tools.ttir.values import Array
 

@@ -15,7 +15,7 @@ from fpsan_tools import dispatch, domains
 from fpsan_tools.arrays import Passed, is_array, passed
 from fpsan_tools.domains.base import Domain
 from fpsan_tools.domains.payload import Payload
-from fpsan_tools.errors import FpsanError, UnknownName
+from fpsan_tools.exceptions import FpsanError, UnknownName
 from fpsan_tools.ttir import compile as compiler
 from fpsan_tools.ttir.arithmetic import encode
 from fpsan_tools.ttir.compile import Compiled

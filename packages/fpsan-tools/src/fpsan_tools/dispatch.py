@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 
 
 class Engine(Protocol):

@@ -12,7 +12,7 @@ from typing import Any
 from fpsan_tools import algebra, dispatch
 from fpsan_tools.algebra import Algebra
 from fpsan_tools.cpu import Launch
-from fpsan_tools.errors import FpsanError, TritonUnavailable
+from fpsan_tools.exceptions import FpsanError, TritonUnavailable
 from fpsan_tools.ttir.coverage import Unsanitised, gaps
 from fpsan_tools.ttir.parser import parse
 

@@ -21,7 +21,7 @@ from fpsan_tools.cpu import on_cpu
 from fpsan_tools.domains.base import Host
 from fpsan_tools.domains.formats import format_of, narrow, widen
 from fpsan_tools.domains.real import Real
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.machine import Machine
 from fpsan_tools.ttir.memory import Buffer, Memory, Span
 from fpsan_tools.ttir.parser import Location, Operation

@@ -13,7 +13,7 @@ import numpy as np
 from fpsan_tools import algebra
 from fpsan_tools.algebra import Algebra, Payload
 from fpsan_tools.domains.formats import FORMATS
-from fpsan_tools.errors import FpsanError, UnsupportedOperation
+from fpsan_tools.exceptions import FpsanError, UnsupportedOperation
 
 try:
     import torch

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpsan_tools.algebra.blocks import blockwise
 from fpsan_tools.algebra.floats import UNSIGNED, FloatType, Payload, as_payload, constant, float_type, resize, width
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 
 
 @dataclass(frozen=True)

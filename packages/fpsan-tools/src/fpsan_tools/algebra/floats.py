@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpsan_tools.errors import FpsanError, UnknownName
+from fpsan_tools.exceptions import FpsanError, UnknownName
 
 Payload = npt.NDArray[np.unsignedinteger[Any]]
 """An array of payloads: unsigned integers of 8, 16, 32 or 64 bits."""

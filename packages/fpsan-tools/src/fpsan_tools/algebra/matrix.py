@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpsan_tools.algebra.floats import SIGNED, UNSIGNED, Payload, resize, signed, width
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 
 _EXACT = 53  # float64 holds every integer up to 2^53 exactly
 _BLOCK = 1 << 17  # elements of the operands and the result of a block

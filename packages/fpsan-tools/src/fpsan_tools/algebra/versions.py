@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fpsan_tools.algebra import carriers, embedding, functions, ring
 from fpsan_tools.algebra.floats import FLOAT_TYPES, FloatType, Payload, float_type, width
 from fpsan_tools.algebra.matrix import ring_matmul
-from fpsan_tools.errors import FpsanError, UnknownName
+from fpsan_tools.exceptions import FpsanError, UnknownName
 
 # libdevice functions that are computed as the operation they stand for, in fp32 only.
 _EXTERN_ALIASES_38 = {

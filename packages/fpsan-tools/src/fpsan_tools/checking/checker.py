@@ -16,7 +16,7 @@ from fpsan_tools.checking.comparing import Comparison, compare, pair_outputs
 from fpsan_tools.checking.inputs import Arguments, MakeInputs, Source, bits_of, is_float
 from fpsan_tools.checking.sides import Engine, Outcome, as_side, choose_engine, name_of
 from fpsan_tools.checking.verdict import DIFFERENT, EQUAL, INCONCLUSIVE, Gap, Verdict
-from fpsan_tools.errors import FpsanError, OutOfBounds
+from fpsan_tools.exceptions import FpsanError, OutOfBounds
 from fpsan_tools.ttir.machine import Observer
 
 Change = Callable[[Arguments], Arguments]

@@ -13,7 +13,7 @@ from fpsan_tools.algebra import Algebra
 from fpsan_tools.checking.inputs import is_float
 from fpsan_tools.checking.patterns import Pattern, find_pattern
 from fpsan_tools.checking.sides import Outcome, Output
-from fpsan_tools.errors import FpsanError, UnknownName
+from fpsan_tools.exceptions import FpsanError, UnknownName
 
 Bits = npt.NDArray[Any]
 

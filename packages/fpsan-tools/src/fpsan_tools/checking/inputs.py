@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fpsan_tools.algebra.floats import UNSIGNED
 from fpsan_tools.arrays import TRITON_NAMES, TypedArray, is_array
-from fpsan_tools.errors import FpsanError, UnknownName
+from fpsan_tools.exceptions import FpsanError, UnknownName
 
 MakeInputs = Callable[..., Any] | Mapping[str, Any] | tuple[Any, ...] | list[Any]
 

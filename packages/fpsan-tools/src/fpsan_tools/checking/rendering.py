@@ -11,7 +11,7 @@ from typing import Any
 
 from fpsan_tools.checking.comparing import Comparison
 from fpsan_tools.checking.verdict import Verdict, percent
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 
 WIDTH = 110
 

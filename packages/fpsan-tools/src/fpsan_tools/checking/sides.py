@@ -16,7 +16,7 @@ from fpsan_tools.arrays import TypedArray, is_array
 from fpsan_tools.checking.inputs import Arguments, bits_of, dtype_of, is_torch
 from fpsan_tools.cpu import Launch, on_cpu
 from fpsan_tools.domains.base import Domain
-from fpsan_tools.errors import FpsanError, UnknownName
+from fpsan_tools.exceptions import FpsanError, UnknownName
 from fpsan_tools.ttir.machine import Observer
 
 ENGINES = ("auto", "cpu", "gpu")

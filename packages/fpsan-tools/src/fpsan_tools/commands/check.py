@@ -14,7 +14,7 @@ from fpsan_tools.checking import launch, load
 from fpsan_tools.checking.sides import is_kernel, unwrapped
 from fpsan_tools.checking.verdict import EXIT_STATUS, INCONCLUSIVE, Verdict
 from fpsan_tools.commands import expressions, sources
-from fpsan_tools.errors import FpsanError, TritonUnavailable
+from fpsan_tools.exceptions import FpsanError, TritonUnavailable
 
 _EPILOG = """\
 A and B are file.py:name or package.module:name: functions that launch kernels, or kernels themselves. The named files

@@ -19,7 +19,7 @@ from fpsan_tools.checking.sides import Engine, is_kernel, unwrapped
 from fpsan_tools.checking.verdict import EXIT_STATUS, INCONCLUSIVE
 from fpsan_tools.commands import check, expressions, sources
 from fpsan_tools.cpu import on_cpu
-from fpsan_tools.errors import FpsanError, TritonUnavailable, UnknownName
+from fpsan_tools.exceptions import FpsanError, TritonUnavailable, UnknownName
 from fpsan_tools.ttir import compile as compiler
 from fpsan_tools.ttir.coverage import Unsanitised
 

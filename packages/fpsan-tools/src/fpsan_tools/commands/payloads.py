@@ -11,7 +11,7 @@ import numpy as np
 from fpsan_tools import algebra
 from fpsan_tools.algebra import Algebra, FloatType, Payload, float_type
 from fpsan_tools.algebra.embedding import embedding_constants
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 
 _PATTERN = re.compile(r"0[xb][0-9a-f_]+", re.IGNORECASE)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from fpsan_tools.checking.rendering import table
 from fpsan_tools.cpu import Launch, on_cpu
-from fpsan_tools.errors import FpsanError, TritonUnavailable, UnknownName
+from fpsan_tools.exceptions import FpsanError, TritonUnavailable, UnknownName
 
 _ENGINES = ("cpu", "gpu")
 _PAYLOAD = "payload"

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from fpsan_tools.domains.base import Domain
 from fpsan_tools.domains.ieee import Ieee
 from fpsan_tools.domains.payload import Payload
 from fpsan_tools.domains.real import Real
-from fpsan_tools.errors import UnknownName
+from fpsan_tools.exceptions import UnknownName
 
 _DOMAINS: dict[str, Callable[[str | None], Domain]] = {
     "payload": Payload,

@@ -16,7 +16,7 @@ import numpy as np
 
 import numfmt
 from fpsan_tools.domains.formats import narrow, widen
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.memory import Memory, Span
 from fpsan_tools.ttir.parser import Operation
 from fpsan_tools.ttir.types import UNSIGNED, Element

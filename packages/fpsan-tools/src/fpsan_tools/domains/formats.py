@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import numfmt
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.types import UNSIGNED, Element
 from fpsan_tools.ttir.values import Array
 

@@ -16,7 +16,7 @@ from fpsan_tools.domains import special_functions as unit
 from fpsan_tools.domains.base import Combine, Host
 from fpsan_tools.domains.formats import widen
 from fpsan_tools.domains.ieee import Ieee
-from fpsan_tools.errors import FpsanError, UnknownName
+from fpsan_tools.exceptions import FpsanError, UnknownName
 from fpsan_tools.ttir.layouts import Bases, Vector, bases
 from fpsan_tools.ttir.machine import Machine
 from fpsan_tools.ttir.parser import Module, Operation

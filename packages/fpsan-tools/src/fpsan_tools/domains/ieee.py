@@ -12,7 +12,7 @@ import numfmt
 from fpsan_tools.domains.base import Domain, Host, ScaledOperand
 from fpsan_tools.domains.formats import NATIVE, format_of, narrow, widen
 from fpsan_tools.domains.libdevice import call
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.types import SIGNED, UNSIGNED, Element
 from fpsan_tools.ttir.values import Array
 from numfmt import errorfree

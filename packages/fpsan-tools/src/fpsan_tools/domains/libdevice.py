@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fpsan_tools.domains.formats import narrow
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.types import UNSIGNED, Element
 from fpsan_tools.ttir.values import Array
 

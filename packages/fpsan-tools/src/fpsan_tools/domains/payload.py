@@ -11,7 +11,7 @@ from fpsan_tools.domains.base import Domain, Host, ScaledOperand
 from fpsan_tools.domains.formats import format_of, widen
 from fpsan_tools.domains.ieee import compare_values, round_toward_zero
 from fpsan_tools.domains.libdevice import call
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.types import UNSIGNED, Element
 from fpsan_tools.ttir.values import Array
 

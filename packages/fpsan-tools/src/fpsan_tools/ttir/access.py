@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.parser import Operation
 from fpsan_tools.ttir.types import Element
 from fpsan_tools.ttir.values import Address, Array, Value

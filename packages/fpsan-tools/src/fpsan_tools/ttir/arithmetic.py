@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.parser import Operation
 from fpsan_tools.ttir.types import I1, UNSIGNED, Element, parse_type, split_top
 from fpsan_tools.ttir.values import Address, Array, Value

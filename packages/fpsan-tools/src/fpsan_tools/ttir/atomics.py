@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.access import as_address, from_memory, pointee, to_memory
 from fpsan_tools.ttir.arithmetic import integer_combine
 from fpsan_tools.ttir.parser import Operation

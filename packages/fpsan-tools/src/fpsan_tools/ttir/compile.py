@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fpsan_tools.domains.base import Domain
-from fpsan_tools.errors import CompilationFailed, FpsanError, TritonUnavailable
+from fpsan_tools.exceptions import CompilationFailed, FpsanError, TritonUnavailable
 from fpsan_tools.ttir.fusion import contract
 from fpsan_tools.ttir.operations import link
 from fpsan_tools.ttir.parser import Module, parse

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.parser import Operation
 from fpsan_tools.ttir.types import Type
 from fpsan_tools.ttir.values import Array, Frame, Value, merge

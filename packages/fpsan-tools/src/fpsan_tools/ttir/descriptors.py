@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.access import as_address, from_memory, to_memory
 from fpsan_tools.ttir.arithmetic import encode
 from fpsan_tools.ttir.atomics import update

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fpsan_tools.domains.formats import NATIVE, widen
-from fpsan_tools.errors import AssertionViolated
+from fpsan_tools.exceptions import AssertionViolated
 from fpsan_tools.ttir.parser import Operation
 from fpsan_tools.ttir.types import UNSIGNED
 from fpsan_tools.ttir.values import Array, Frame, Value

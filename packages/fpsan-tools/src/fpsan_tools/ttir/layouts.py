@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.types import split_top
 
 Vector = tuple[int, ...]

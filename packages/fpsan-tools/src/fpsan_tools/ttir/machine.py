@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fpsan_tools.domains.base import Domain
-from fpsan_tools.errors import FpsanError, OutOfBounds, UnsupportedOperation
+from fpsan_tools.exceptions import FpsanError, OutOfBounds, UnsupportedOperation
 from fpsan_tools.ttir.memory import Memory
 from fpsan_tools.ttir.parser import Block, Module, Operation, Region
 from fpsan_tools.ttir.types import I32, Type

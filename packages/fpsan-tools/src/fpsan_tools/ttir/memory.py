@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fpsan_tools.errors import FpsanError, OutOfBounds
+from fpsan_tools.exceptions import FpsanError, OutOfBounds
 from fpsan_tools.ttir.types import Element
 from fpsan_tools.ttir.values import Address, Array
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fpsan_tools.errors import UnsupportedOperation
+from fpsan_tools.exceptions import UnsupportedOperation
 from fpsan_tools.ttir import (
     access,
     arithmetic,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.types import Type, parse_type, split_top
 
 

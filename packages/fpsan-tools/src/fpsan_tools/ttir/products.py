@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fpsan_tools.domains.base import ScaledOperand
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.parser import Operation
 from fpsan_tools.ttir.values import Array, Frame, Value
 

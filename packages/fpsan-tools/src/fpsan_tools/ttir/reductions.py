@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fpsan_tools.domains.base import Combine
-from fpsan_tools.errors import FpsanError
+from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.arithmetic import FLOAT_BINARY, integer_combine
 from fpsan_tools.ttir.parser import Operation
 from fpsan_tools.ttir.types import Type
