@@ -79,6 +79,7 @@ def test_explain_shows_neighbours_ties_and_every_mode(capsys):
         (["inf", "--to", "e4m3"], "Infinity becomes nan (overflow policy nan"),
         (["0.1", "--to", "e4m3", "--mode", "sr", "--seed", "1"], "stochastic goes up with probability 80 %"),
         (["0.1", "--to", "e4m3", "--mode", "up"], "up goes to the smallest value that is not smaller: 0.1015625."),
+        (["0.095", "--to", "e4m3"], "nearest_even takes the nearer one, 0.09375."),
         (["1/3", "--to", "nf4"], "takes the nearer one, 0.33791524171829224."),
         (["200", "--to", "int8"], "x lies beyond 127"),
     ],

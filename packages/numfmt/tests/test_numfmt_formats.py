@@ -335,6 +335,16 @@ def test_elements_refuse_what_they_cannot_hold(fmt):
         fmt.decode(2**fmt.bits)
 
 
+def test_the_middle_of_two_entries_is_found_exactly():
+    # 0.1 + 1e17 is 1e17 in float64; the middle lies above 5e16 all the same.
+    table = TableFormat("t", (0.1, 1e17))
+    assert table.round(5e16) == 0.1
+    assert table.round(np.nextafter(5e16, 1e17)) == 1e17
+    mirrored = TableFormat("t", (-1e17, -0.1))
+    assert mirrored.round(-5e16) == -0.1
+    assert mirrored.round(np.nextafter(-5e16, -1e17)) == -1e17
+
+
 def test_elements_round_stochastically_without_bias():
     x = np.full(40000, 0.1)
     for fmt in (NF4, FixedFormat("f", 8, 3)):

@@ -4,13 +4,20 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, settings
+from hypothesis import given as any_given
 from hypothesis import strategies as st
 
 import numfmt
 from numfmt import FORMATS, FloatFormat, explain
 from numfmt._apply import fold_to_odd, round_sum
 from numfmt.rounding import ROUNDINGS
+
+
+def given(*strategies):
+    """Hypothesis's, without a time limit: a busy machine is no counterexample."""
+    return lambda test: settings(deadline=None)(any_given(*strategies)(test))
+
 
 DETERMINISTIC = [m for m in ROUNDINGS.values() if not m.stochastic]
 

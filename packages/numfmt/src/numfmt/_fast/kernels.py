@@ -128,7 +128,7 @@ def round_kernel(x_ptr, y_ptr, count, C: tl.constexpr, BLOCK: tl.constexpr):  # 
     tl.store(y_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["k0", "k1"])
 def stochastic_kernel(  # type: ignore[no-untyped-def]
     x_ptr,
     y_ptr,
@@ -249,6 +249,11 @@ def constants(plan: Plan, random_bits: int) -> Constants:
     )
 
 
+def _signed(word: int) -> int:
+    """A 32-bit word as a signed number, so that every key has the same type and none compiles the kernel anew."""
+    return word - (1 << 32) if word >= 1 << 31 else word
+
+
 #: Numbers a program takes: enough for wide loads, few enough that small tensors use many programs.
 BLOCK = 2048
 
@@ -279,8 +284,8 @@ def round_triton(x: Any, out: Any, plan: Plan, key: int = 0, random: Any = None,
         out,
         out if random is None else random,
         count,
-        key & 0xFFFFFFFF,
-        key >> 32,
+        _signed(key & 0xFFFFFFFF),
+        _signed(key >> 32),
         C=c,
         GROUPS=BLOCK // GROUP,
         PLANE=PLANE,
