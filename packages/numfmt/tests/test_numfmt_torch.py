@@ -152,3 +152,38 @@ def test_long_tensors_stochastic_on_the_device():
     expected = FP8_E4M3.round(x, "stochastic", rng=11)
     got = FP8_E4M3.round(torch.from_numpy(x).cuda(), "stochastic", rng=11)
     assert (bits(got) == expected.view(np.uint32)).all()
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("mode", ["nearest_even", "stochastic"])
+def test_the_kernel_compiles_without_a_gpu_and_moves_whole_vectors(mode):
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from numfmt._fast import kernels
+    from numfmt._fast.plan import FLOAT32, plan
+
+    made = plan(FP8_E4M3, numfmt.ROUNDINGS[mode], numfmt.OVERFLOWS["nan"], None, FLOAT32)
+    constants = {"C": kernels.constants(made, 32)}
+    if mode == "stochastic":
+        kernel = kernels.stochastic_kernel
+        constants |= {"GROUPS": 8, "PLANE": 64, "ROUNDS": 7, "GIVEN": False}
+        types = {"x_ptr": "*fp32", "y_ptr": "*fp32", "random_ptr": "*i32", "count": "i32", "k0": "i32", "k1": "i32"}
+    else:
+        kernel = kernels.round_kernel
+        constants |= {"BLOCK": kernels.BLOCK}
+        types = {"x_ptr": "*fp32", "y_ptr": "*fp32", "count": "i32"}
+    names = [*types, *constants]
+    source = ASTSource(
+        fn=kernel,
+        signature=types | dict.fromkeys(constants, "constexpr"),
+        constexprs={(names.index(name),): value for name, value in constants.items()},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in types if name not in ("k0", "k1")},
+    )
+    options = {"num_warps": 4, "enable_fp_fusion": False}
+    ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+    assert "fma.rn" not in ptx
+    if mode == "nearest_even":
+        assert "ld.global.v4.b32" in ptx
+        assert "st.global.v4.b32" in ptx
