@@ -69,6 +69,17 @@ def test_float32_fma_matmul_is_the_serial_chain():
     np.testing.assert_array_equal(matmul(a, b, FP32, product="fma"), chain)
 
 
+@pytest.mark.parametrize("exponent", [-80, -74, -64, 0, 58])
+def test_float32_fma_matmul_rounds_once_at_the_ends_of_the_range_too(exponent):
+    rng = np.random.default_rng(8)
+    a, b = (
+        np.ldexp(rng.integers(-15, 16, shape) * (1 + 2.0**-12), rng.integers(exponent, exponent + 12, shape))
+        for shape in ((20, 6), (6, 20))
+    )
+    result = matmul(a, b, FP32, product="fma")
+    np.testing.assert_array_equal(result, [[dot(x, y, FP32, product="fma") for y in b.T] for x in a])
+
+
 def test_chunks_of_wide_fma_chains_are_promoted():
     rng = np.random.default_rng(5)
     a, b = rng.standard_normal((2, 2, 10))

@@ -28,9 +28,9 @@ Float32Array = NDArray[np.float32]
 _BLOCK = 1 << 14
 
 # float64 numbers midway between two normal float32 numbers end in these 29 bits.
-_FLOAT32_TAIL = np.int64((1 << 29) - 1)
-_FLOAT32_MIDWAY = np.int64(1 << 28)
-_FLOAT32_MIN_NORMAL = 2.0**-126
+FLOAT32_TAIL = np.int64((1 << 29) - 1)
+FLOAT32_MIDWAY = np.int64(1 << 28)
+FLOAT32_MIN_NORMAL = 2.0**-126
 
 
 def _broadcast(operands: dict[str, Any]) -> tuple[int, ...]:
@@ -304,11 +304,11 @@ def fma_float32(a: Float32Array, b: Float32Array, c: Float32Array) -> Float32Arr
         wide_c = c.astype(np.float64)
         total = np.asarray(product + wide_c)
         result: Float32Array = total.astype(np.float32)
-        doubtful = (total.view(np.int64) & _FLOAT32_TAIL) == _FLOAT32_MIDWAY
+        doubtful = (total.view(np.int64) & FLOAT32_TAIL) == FLOAT32_MIDWAY
         size = np.abs(result)
-        if not size.size or not size.min() >= _FLOAT32_MIN_NORMAL:
+        if not size.size or not size.min() >= FLOAT32_MIN_NORMAL:
             # A zero is exact unless it is one of float32 only.
-            doubtful |= (size < _FLOAT32_MIN_NORMAL) & (total != 0.0)
+            doubtful |= (size < FLOAT32_MIN_NORMAL) & (total != 0.0)
         if doubtful.any():
             exact = errorfree.two_sum(
                 np.broadcast_to(product, total.shape)[doubtful], np.broadcast_to(wide_c, total.shape)[doubtful]

@@ -9,17 +9,26 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from numfmt import errorfree
 from numfmt._bits import significant_bits
 from numfmt._errors import unknown_name
 from numfmt._inputs import as_carrier, normal_axis
 from numfmt._random import Seed
 from numfmt._rounded import RandomWords, RoundedArithmetic
 from numfmt._summation import Columns, Method, Sequential
-from numfmt.arithmetic import products_are_exact, rounded_fma, rounded_product
+from numfmt.arithmetic import (
+    FLOAT32_MIDWAY,
+    FLOAT32_MIN_NORMAL,
+    FLOAT32_TAIL,
+    products_are_exact,
+    rounded_fma,
+    rounded_product,
+)
 from numfmt.formats import FP32, FloatFormat
 from numfmt.rounding import OverflowPolicy, RoundingMode
 from numfmt.sums import SumPlan, column_blocks, term_slices
 
+Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
 # (terms, first column, number of columns) -> the two factors of every product, each (terms, columns).
 Factors = Callable[[slice, int, int], tuple[Float64Array, Float64Array]]
@@ -30,6 +39,9 @@ PRODUCTS: dict[str, str] = {
     "exact": "added as it is, as matrix units do; float64 must hold every product",
     "fma": "fused multiply-add: the exact product enters the addition, which is rounded once",
 }
+
+# Results of a float32 chain that are worked on at once: their float64 arrays stay in a core's second-level cache.
+_CHAINS = 1 << 14
 
 # The random stream of the products, away from those of the sums.
 _PRODUCT_STREAM = 1 << 62
@@ -97,6 +109,68 @@ def _sum_products(
     return result
 
 
+def float32_fma_chain(a: Float32Array, b: Float32Array, c: Float32Array) -> Float32Array:
+    """Batched matrix product of float32 numbers as chains of fused multiply-adds in ascending k.
+
+    Every step is taken in float64, which holds the product and may round the sum; where that rounding could spoil the
+    second one, to float32, the sum is rounded to odd instead (Boldo and Melquiond, Emulation of FMA and correctly
+    rounded sums, 2008).
+
+    Args:
+        a: (G, M, K).
+        b: (G, K, N).
+        c: (G, M, N), what the chains start from. None of the three is modified.
+
+    Returns:
+        (G, M, N): c + sum over k of a[:, m, k]·b[:, k, n], rounded to float32 after every addition.
+    """
+    groups, rows, columns = c.shape
+    depth = a.shape[2]
+    if not depth or not c.size:
+        return c.copy()
+    smallest = 1.0
+    for operand in (a, b):
+        magnitudes = np.abs(operand)
+        smallest *= float(np.min(magnitudes, where=magnitudes > 0, initial=1.0))
+    # Products that are no multiples of 2^-178 could make an inexact sum below the normal range.
+    check_small = smallest < 2.0**-131
+    result = np.empty(c.shape, np.float32)
+    step = max(1, _CHAINS // (rows * columns))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for start in range(0, groups, step):
+            part = slice(start, start + step)
+            left = np.ascontiguousarray(np.moveaxis(a[part], 2, 0), np.float64)[:, :, :, np.newaxis]
+            right = np.ascontiguousarray(np.moveaxis(b[part], 1, 0), np.float64)[:, :, np.newaxis, :]
+            accumulator = c[part].astype(np.float64)
+            rounded = np.empty(accumulator.shape, np.float32)
+            product, total = np.empty_like(accumulator), np.empty_like(accumulator)
+            tail, doubtful = np.empty(accumulator.shape, np.int64), np.empty(accumulator.shape, bool)
+            for k in range(depth):
+                np.multiply(left[k], right[k], out=product)
+                np.add(product, accumulator, out=total)
+                np.bitwise_and(total.view(np.int64), FLOAT32_TAIL, out=tail)
+                np.equal(tail, FLOAT32_MIDWAY, out=doubtful)
+                if check_small:  # subnormal results lie midway elsewhere
+                    np.logical_or(doubtful, (np.abs(total) < FLOAT32_MIN_NORMAL) & (total != 0), out=doubtful)
+                if doubtful.any():
+                    total[doubtful] = errorfree.to_odd(*errorfree.two_sum(product[doubtful], accumulator[doubtful]))
+                np.copyto(rounded, total, casting="same_kind")
+                np.copyto(accumulator, rounded)
+            result[part] = rounded
+    return result
+
+
+def _float32_operands(plan: SumPlan, treatment: str, *operands: Float64Array) -> list[Float32Array] | None:
+    """The operands as float32, where a product is a chain of IEEE's float32 fused multiply-adds, else None."""
+    ops = plan.ops
+    plain = ops.fmt == FP32 and ops.mode.name == "nearest_even" and ops.policy.name == "infinity"
+    if treatment != "exact" or not plain or plan.chunk is not None or plan.method.make is not Sequential:
+        return None
+    with np.errstate(over="ignore"):
+        narrow = [x.astype(np.float32) for x in operands]
+    return narrow if all(np.array_equal(n, x) for n, x in zip(narrow, operands, strict=True)) else None
+
+
 def _compiled_product(plan: SumPlan, treatment: str, a: Float64Array, b: Float64Array) -> Float64Array | None:
     """A matrix product of running sums by a compiled kernel, or None where there is none."""
     if plan.chunk is not None or not a.size or not b.size:
@@ -107,10 +181,10 @@ def _compiled_product(plan: SumPlan, treatment: str, a: Float64Array, b: Float64
         return None
     if plan.method.make is not Sequential or not (treatment == "exact" or products_are_exact(a, b)):
         return None
-    if treatment == "exact" and ops.fmt == FP32 and ops.mode.name == "nearest_even" and ops.policy.name == "infinity":
-        narrow_a, narrow_b = a.astype(np.float32), b.astype(np.float32)
-        if np.array_equal(narrow_a, a) and np.array_equal(narrow_b, b):
-            return ops.compiled.float32_fma_product(narrow_a, narrow_b).astype(np.float64)
+    narrow = _float32_operands(plan, treatment, a, b)
+    if narrow is not None:
+        product: Float64Array = ops.compiled.float32_fma_product(*narrow).astype(np.float64)
+        return product
     rounded = treatment == "rounded"
     bits = ops.fmt.precision if rounded else significant_bits(a) + significant_bits(b)
     return ops.compiled.matrix_product(a, b, rounded, bits)
@@ -261,6 +335,10 @@ def matmul(
     compiled = _compiled_product(plan, treatment, x, y)
     if compiled is not None:
         return compiled
+    narrow = _float32_operands(plan, treatment, x, y)
+    if narrow is not None:
+        start = np.zeros((1, x.shape[0], y.shape[1]), np.float32)
+        return np.asarray(float32_fma_chain(narrow[0][np.newaxis], narrow[1][np.newaxis], start)[0], np.float64)
     left = np.ascontiguousarray(x.T)
     rows_of_result, columns_of_result = x.shape[0], y.shape[1]
 

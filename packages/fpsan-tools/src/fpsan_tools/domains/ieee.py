@@ -15,63 +15,7 @@ from fpsan_tools.domains.libdevice import call
 from fpsan_tools.exceptions import FpsanError
 from fpsan_tools.ttir.types import SIGNED, UNSIGNED, Element
 from fpsan_tools.ttir.values import Array
-from numfmt import errorfree
-
-_CHUNK = 1 << 14  # elements computed at once: the float64 arrays of a chunk stay in a core's second-level cache
-_LOW_BITS = np.uint64((1 << 29) - 1)  # float64 has 29 significand bits more than float32
-_TIE = np.uint64(1 << 28)
-_SMALLEST_NORMAL = 2.0**-126
-
-
-def _settle(total: Array, product: Array, addend: Array, doubtful: Array) -> None:
-    """Round the float64 sums that a second rounding to float32 could spoil to odd instead, in place."""
-    exact = errorfree.two_sum(product[doubtful], addend[doubtful])
-    total[doubtful] = errorfree.to_odd(*exact)
-
-
-def dot32(a: Array, b: Array, c: Array) -> Array:
-    """c + sum_k a[m,k]*b[k,n] as a chain of fused multiply-adds in ascending k, float32 accumulator.
-
-    Args:
-        a: float32 (G, M, K).
-        b: float32 (G, K, N).
-        c: float32 (G, M, N).
-
-    Returns:
-        float32 (G, M, N).
-    """
-    groups, rows, columns = c.shape
-    result = np.empty(c.shape, np.float32)
-    smallest = 1.0
-    for operand in (a, b):
-        magnitudes = np.abs(operand)
-        smallest *= float(np.min(magnitudes, where=magnitudes > 0, initial=1.0))
-    # Products that are no multiples of 2^-178 could make an inexact sum below the normal range.
-    check_small = smallest < 2.0**-131
-    step = max(1, _CHUNK // (rows * columns))
-    for start in range(0, groups, step):
-        stop = min(groups, start + step)
-        left = np.ascontiguousarray(np.moveaxis(a[start:stop], 2, 0), np.float64)[:, :, :, np.newaxis]
-        right = np.ascontiguousarray(np.moveaxis(b[start:stop], 1, 0), np.float64)[:, :, np.newaxis, :]
-        accumulator = c[start:stop].astype(np.float64)
-        rounded = np.empty(accumulator.shape, np.float32)
-        product, total = np.empty_like(accumulator), np.empty_like(accumulator)
-        low = np.empty(accumulator.shape, np.uint64)
-        tie = np.empty(accumulator.shape, bool)
-        for k in range(a.shape[2]):
-            np.multiply(left[k], right[k], out=product)
-            np.add(product, accumulator, out=total)
-            np.bitwise_and(total.view(np.uint64), _LOW_BITS, out=low)
-            np.equal(low, _TIE, out=tie)
-            if check_small:  # subnormal results lie midway elsewhere
-                np.logical_or(tie, (np.abs(total) < _SMALLEST_NORMAL) & (total != 0), out=tie)
-            if tie.any():
-                _settle(total, product, accumulator, tie)
-            np.copyto(rounded, total, casting="same_kind")
-            np.copyto(accumulator, rounded)
-        result[start:stop] = rounded if a.shape[2] else c[start:stop]
-    return result
-
+from numfmt.linalg import float32_fma_chain
 
 _COMPARE: dict[str, Any] = {
     "eq": np.equal,
@@ -261,7 +205,7 @@ class Ieee(Domain):
         flat_a, flat_b = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
         flat_c = c.reshape(-1, *c.shape[-2:])
         if accumulator.name == "f32":
-            return dot32(flat_a, flat_b, flat_c).reshape(shape)
+            return float32_fma_chain(flat_a, flat_b, flat_c).reshape(shape)
         for k in range(flat_a.shape[2]):
             step = (narrow(flat_a[:, :, k, np.newaxis], accumulator), narrow(flat_b[:, np.newaxis, k, :], accumulator))
             flat_c = self.fma(*step, flat_c, accumulator)
