@@ -19,7 +19,7 @@ pytest.importorskip("triton")
 from matrix_units_cases import all_cases  # noqa: E402
 from matrix_units_data import KINDS, accumulators, bits, operands  # noqa: E402
 from matrix_units_prediction import Predictor, gathered  # noqa: E402
-from matrix_units_recordings import TF32_READINGS, sampled_inputs, sampled_lines, tf32  # noqa: E402
+from matrix_units_recordings import TF32_READINGS, PortableGenerator, sampled_inputs, sampled_lines, tf32  # noqa: E402
 
 from numfmt.matrix_units import chain, identify, split_k  # noqa: E402
 from numfmt.matrix_units.search import library_schedules  # noqa: E402
@@ -230,6 +230,50 @@ def test_library_tree(span, operation, shape, gpu, libraries):
     tree = found.tree.draw().splitlines()
     libraries.add(f"{operation} {m}x{n}x{k} {span} tree", tree=tree[:100], lines=len(tree), calls=found.calls)
     assert found.tree.leaves == set(positions)
+
+
+# At this shape cuBLAS's tf32 kernel gives most tiles to one thread block each, and cuts K of the last ones in segments.
+SEGMENTED = (1024, 1024, 4096)
+SEGMENTED_ROWS, SEGMENTED_COLUMNS = slice(0, 256), slice(768, 1024)
+
+
+def test_library_tf32_segments(gpu, libraries, sampled_outputs):
+    """The tiles of one product that are no chain: their outputs on a grid, the same in every launch, and their tree."""
+    m, n, k = SEGMENTED
+    rng = PortableGenerator(zlib.crc32(b"segments"))
+    a, b = np.zeros((m, k)), np.zeros((k, n))
+    rows, columns = np.arange(0, m, 8), np.arange(0, n, 8)
+    a[rows], b[:, columns] = operands(rng, ("tf32", "tf32"), (rows.size, columns.size, k), "uniform")
+    left, right = gpu.to_device(a, "tf32"), gpu.to_device(b, "tf32")
+    launches = [gpu.mm_tf32(left, right).cpu().numpy()[np.ix_(rows, columns)] for _ in range(8)]
+    sampled_outputs["tf32 segments/first"] = bits(np.ascontiguousarray(launches[0]))
+    split = np.ix_(rows < 256, columns >= 768)
+    for i, launch in enumerate(launches[1:4], 1):
+        sampled_outputs[f"tf32 segments/split tiles of launch {i}"] = bits(np.ascontiguousarray(launch[split]))
+    differing = [int((bits(launch) != bits(launches[0])).sum()) for launch in launches]
+    libraries.add("tf32 segments launches", differing=differing)
+
+    def box(x, y):
+        whole_x, whole_y = torch.zeros(m, k, device=gpu.DEVICE), torch.zeros(k, n, device=gpu.DEVICE)
+        whole_x[SEGMENTED_ROWS], whole_y[:, SEGMENTED_COLUMNS] = x, y
+        return gpu.mm_tf32(whole_x, whole_y)[SEGMENTED_ROWS, SEGMENTED_COLUMNS]
+
+    for name, positions in (("blocks", range(0, k, 32)), ("ends", range(0, k, 256))):
+        try:
+            found = identify(
+                box,
+                inputs="tf32",
+                k=k,
+                shape=(256, 256),
+                positions=positions,
+                framework="torch",
+                device=gpu.DEVICE,
+                architectures=[],
+            )
+            libraries.add(f"tf32 segments tree of {name}", tree=found.tree.draw().splitlines(), calls=found.calls)
+        except ValueError as error:
+            libraries.add(f"tf32 segments tree of {name}", error=str(error))
+    assert not any(differing)
 
 
 # fp32 numbers around ties of tf32: normal, subnormal, at both ends of the range, infinite, NaN.
