@@ -1,5 +1,8 @@
 """The two kernels of the opening demonstration, unmodified, on the CPU."""
 
+import os
+import threading
+
 import numpy as np
 import pytest
 
@@ -196,20 +199,49 @@ def test_read_only_outputs_are_refused_and_left_alone():
     launch_lanes(a, b, c)
 
 
-def test_outside_of_the_block_triton_is_as_before():
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+def test_outside_of_the_block_everything_is_as_before(error):
+    from triton import knobs
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    before = JITFunction.run, Autotuner.run
+    def state():
+        return JITFunction.run, Autotuner.run, dict(os.environ), knobs.compilation.instrumentation_mode, np.geterr()
 
-    def fail():
-        with fpsan_tools.on_cpu():
-            assert JITFunction.run is not before[0]
-            raise ZeroDivisionError
+    a, b, c = inputs((8, 8, 16))
+    before, copies = state(), (a.copy(), b.copy())
 
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert (JITFunction.run, Autotuner.run) == before
+    def fail(done, total):
+        assert JITFunction.run is not before[0]
+        raise error
+
+    with pytest.raises(error):
+        launch_lanes(a, b, c, progress=fail)
+    assert state() == before
+    assert np.array_equal(a, copies[0])
+    assert np.array_equal(b, copies[1])
+
+
+def test_threads_have_sessions_of_their_own():
+    a, b, c = inputs((8, 8, 100))
+    expected, found = {}, {}
+    for domain in ("payload", "ieee"):
+        launch_lanes(a, b, c, domain=domain)
+        expected[domain] = c.copy()
+    meeting = threading.Barrier(2, timeout=60)
+
+    def work(domain):
+        found[domain] = np.zeros_like(c)
+        for _ in range(2):  # each launch ends while the other one's session is open
+            launch_lanes(a, b, found[domain], domain=domain, progress=lambda done, total: meeting.wait())
+
+    threads = [threading.Thread(target=work, args=(domain,)) for domain in expected]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for domain, result in expected.items():
+        assert np.array_equal(found[domain].view(np.uint32), result.view(np.uint32))
 
 
 def test_unknown_domain_and_bounds_name_the_nearest():
