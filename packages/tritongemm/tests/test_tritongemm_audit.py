@@ -108,7 +108,7 @@ def test_the_planted_kernel_without_mistake_passes():
         ("negated", ["the product with the opposite sign"]),
         ("doubled", ["2 times the product"]),
         ("accumulates", ["the product added to what C held before"]),
-        ("last row not written", ["from row 15 on", "never written"]),
+        ("last row not written", ["from row 16 on", "never written"]),
         ("shifted column", ["C[i,j] holds what belongs to C[i,j-1]"]),
         ("mask forgotten", ["reaches outside its matrices", "out of bounds"]),
     ],
@@ -181,11 +181,102 @@ def test_low_precision_operands_are_audited_in_their_type(dtype):
     assert narrow.rounding.main["A"].dtype == dtype
 
 
-def test_a_time_limit_shrinks_the_sample_and_says_so():
-    result = audit(M=2000, N=2000, K=300, device="cpu", max_time=0.5)
+def test_a_time_limit_shrinks_the_sample_and_says_so(monkeypatch):
+    monkeypatch.setattr(from_run, "_ALGEBRA_SHARE", 1e9)  # All payload comparisons, whatever the time.
+    result = audit(M=300, N=300, K=40, device="cpu", max_time=1e-6)
+    assert result.algebra.planned == len(result.algebra.trials)
     assert result.rounding.evaluated < result.rounding.planned
-    assert any("--max-time" in text for text in result.verdict.limitations)
-    assert result.status in ("PASS WITH LIMITATIONS",)
+    assert any("sampled outputs fitted into the time (--max-time)" in text for text in result.verdict.limitations)
+    assert result.status == "PASS WITH LIMITATIONS"
+
+
+def test_no_time_for_tails_is_no_pass():
+    """One comparison alone says little, even where it and the floats are fine."""
+    result = audit(kernels.planted_kernel, "blocked", **{**SMALL, "max_time": 1e-6}, choices_b=TILES)
+    assert len(result.algebra.trials) == 1
+    assert result.status == "INCONCLUSIVE"
+    assert "tails and strides were not tried" in told(result)
+    # The one that is always made has a tail in every dimension.
+    wrong = audit(
+        kernels.planted_kernel, "blocked", **{**SMALL, "max_time": 1e-6}, choices_b=TILES,
+        choices_a=Choices({"MISTAKE": "k tail dropped"}),
+    )  # fmt: skip
+    assert wrong.status == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "choices", "words"),
+    [
+        ("group start forgotten", {}, ["many rows of tiles", "from row 128 on", "never written"]),
+        ("row of tiles in 8 bits", {}, ["many rows of tiles"]),
+        ("column of tiles in 8 bits", {}, ["many columns of tiles"]),
+        ("wave too wide", {"NUM_PROGRAMS": 20}, ["never written"]),
+    ],
+)
+def test_mistakes_that_need_many_tiles_are_found(mistake, choices, words):
+    size = {**SMALL, "M": 4000, "N": 4000, "K": 8} if "8 bits" in mistake else {**SMALL, "K": 8}
+    constants = Choices({"MISTAKE": mistake, **choices})
+    result = audit(kernels.many_tiles_kernel, "blocked", **size, choices_a=constants, choices_b=TILES)
+    assert result.status == "FAIL", str(result)
+    for text in words:
+        assert text in told(result)
+
+
+def test_the_kernel_of_many_tiles_without_mistake_passes():
+    constants = Choices({"NUM_PROGRAMS": 20})
+    result = audit(
+        kernels.many_tiles_kernel, "blocked", **{**SMALL, "M": 4000, "K": 8}, choices_a=constants, choices_b=TILES
+    )
+    assert result.status == "PASS", str(result)
+    tried = {(t.M, t.N) for t in result.algebra.trials}
+    assert (4000, 5) in tried
+    assert (5, 21 * 16 + 1) in tried  # one column of tiles more than programs
+
+
+def test_sums_in_float64_are_no_other_algebra():
+    result = audit(kernels.wide_kernel, "strided_lanes", **SMALL)
+    assert result.status == "PASS WITH LIMITATIONS", str(result)
+    assert result.algebra.status == "same"
+    assert result.algebra.version == "3.9-homomorphic" or not result.algebra.conversions
+    assert result.rounding.main["A"].rms_scaled < result.rounding.main["B"].rms_scaled
+    if result.algebra.conversions:
+        assert "A (wide_kernel) adds in another float type than fp32" in str(result)
+
+
+@pytest.mark.parametrize("mistake", ["k tail dropped", "bf16 operands"])
+def test_exact_conversions_excuse_no_mistake(mistake):
+    """What 16 bits lost, or a tail, is missing in that algebra too."""
+    wrong = Choices({"MISTAKE": mistake})
+    result = audit(kernels.wide_kernel, "strided_lanes", **SMALL, choices_a=wrong)
+    assert result.status == "FAIL"
+    assert result.algebra.conversions == ""
+
+
+def test_a_kernel_that_adds_to_c_needs_its_zeros():
+    kernel = kernels.split_kernel
+    grid = "cdiv(M, BM), cdiv(N, BN), SPLIT_K"
+    fails = audit(kernel, "blocked", **SMALL, choices_a=Choices(grid=grid), choices_b=TILES)
+    assert fails.status == "FAIL"
+    assert "what C held before (if its launcher sets C to zero first, say so with --zeroed-a" in told(fails)
+    zeroed = audit(kernel, "blocked", **SMALL, choices_a=Choices(grid=grid, zeroed=True), choices_b=TILES)
+    assert zeroed.status == "PASS WITH LIMITATIONS", str(zeroed)
+    assert any("atomic" in text for text in zeroed.verdict.limitations)
+    assert zeroed.facts["replay"].endswith("--zeroed-a --const-b BLOCK_M=16 --const-b BLOCK_N=16")
+    tuned = audit(kernels.split_tuned_kernel, "blocked", **SMALL, choices_a=Choices(grid=grid), choices_b=TILES)
+    assert tuned.status == "PASS WITH LIMITATIONS", str(tuned)
+
+
+def test_a_stride_that_is_ignored_is_named():
+    result = planted("stride ignored")
+    assert result.status == "FAIL"
+    assert "It is right where rows are packed" in told(result)
+    assert "a stride is ignored or swapped" in told(result)
+
+
+def test_what_a_kernel_prints_stays_out_of_the_report(capsys):
+    result = planted("prints")
+    assert result.status == "PASS"
+    assert capsys.readouterr().out == ""
 
 
 def test_equal_seeds_give_equal_reports_and_other_seeds_other_figures():

@@ -94,12 +94,15 @@ def planted_kernel(
     first = 0
     if MISTAKE == "first step skipped":
         first = BLOCK_K
+    stride_across = stride_ak
+    if MISTAKE == "stride ignored":
+        stride_across = 1
     for start in range(first, stop, BLOCK_K):
         live = start + k < K
         keep = n < N
         if MISTAKE == "k tail dropped from column 64":
             keep = keep & ((n < 64) | (start + BLOCK_K <= K))
-        x = tl.load(a + m[:, None] * stride_am + (start + k)[None, :] * stride_ak,
+        x = tl.load(a + m[:, None] * stride_am + (start + k)[None, :] * stride_across,
                     mask=(m < M)[:, None] & live[None, :], other=0.0)  # fmt: skip
         y = tl.load(b + (start + k)[:, None] * stride_bk + n[None, :] * stride_bn,
                     mask=live[:, None] & keep[None, :], other=0.0)  # fmt: skip
@@ -111,6 +114,8 @@ def planted_kernel(
         total = -total
     if MISTAKE == "doubled":
         total = total * 2.0
+    if MISTAKE == "prints":
+        tl.device_print("total", total)
     if MISTAKE == "absolute":
         total = tl.abs(total)
     inside = (m < M)[:, None] & (n < N)[None, :]
@@ -157,6 +162,95 @@ def tuned_kernel(
         total = tl.maximum(total, 0.0)
     c_at = c_ptr + m[:, None] * stride_cm + n[None, :] * stride_cn
     tl.store(c_at, total, mask=(m < M)[:, None] & (n < N)[None, :])
+
+
+@triton.jit
+def many_tiles_kernel(
+    a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    MISTAKE: tl.constexpr = "none", BLOCK_M: tl.constexpr = 16, BLOCK_N: tl.constexpr = 16, BLOCK_K: tl.constexpr = 16,
+    GROUP_M: tl.constexpr = 8, NUM_PROGRAMS: tl.constexpr = 100000,
+):  # fmt: skip
+    """Programs that share all tiles, in groups of rows; its mistakes show when there are many tiles."""
+    rows = tl.cdiv(M, BLOCK_M)
+    columns = tl.cdiv(N, BLOCK_N)
+    step = NUM_PROGRAMS
+    if MISTAKE == "wave too wide":
+        step = NUM_PROGRAMS + 1
+    k = tl.arange(0, BLOCK_K)
+    for tile in range(tl.program_id(0), rows * columns, step):
+        first = tile // (GROUP_M * columns) * GROUP_M
+        height = min(rows - first, GROUP_M)
+        inside = tile % (GROUP_M * columns)
+        tile_m = first + inside % height
+        tile_n = inside // height
+        if MISTAKE == "group start forgotten":
+            tile_m = inside % height
+        if MISTAKE == "row of tiles in 8 bits":
+            tile_m = tile_m % 128
+        if MISTAKE == "column of tiles in 8 bits":
+            tile_n = tile_n % 128
+        m = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+        n = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+        total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for start in range(0, K, BLOCK_K):
+            live = start + k < K
+            x = tl.load(a + m[:, None] * stride_am + (start + k)[None, :] * stride_ak,
+                        mask=(m < M)[:, None] & live[None, :], other=0.0)  # fmt: skip
+            y = tl.load(b + (start + k)[:, None] * stride_bk + n[None, :] * stride_bn,
+                        mask=live[:, None] & (n < N)[None, :], other=0.0)  # fmt: skip
+            total = tl.dot(x, y, total, input_precision="ieee")
+        inside_c = (m < M)[:, None] & (n < N)[None, :]
+        tl.store(c + m[:, None] * stride_cm + n[None, :] * stride_cn, total, mask=inside_c)
+
+
+@triton.jit
+def wide_kernel(
+    a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    MISTAKE: tl.constexpr = "none", LANES: tl.constexpr = 32,
+):  # fmt: skip
+    """Products and sums in float64."""
+    m = tl.program_id(0)
+    n = tl.program_id(1)
+    lane = tl.arange(0, LANES)
+    total = tl.zeros((LANES,), dtype=tl.float64)
+    stop = K
+    if MISTAKE == "k tail dropped":
+        stop = K // LANES * LANES
+    for start in range(0, stop, LANES):
+        k = start + lane
+        x = tl.load(a + m * stride_am + k * stride_ak, mask=k < K, other=0.0)
+        y = tl.load(b + k * stride_bk + n * stride_bn, mask=k < K, other=0.0)
+        if MISTAKE == "bf16 operands":
+            x = x.to(tl.bfloat16)
+            y = y.to(tl.bfloat16)
+        total += x.to(tl.float64) * y.to(tl.float64)
+    tl.store(c + m * stride_cm + n * stride_cn, tl.sum(total, axis=0).to(c.dtype.element_ty))
+
+
+@triton.jit
+def split_kernel(
+    a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    BM: tl.constexpr = 16, BN: tl.constexpr = 16, BK: tl.constexpr = 16, SPLIT_K: tl.constexpr = 3,
+):  # fmt: skip
+    """Several programs add to each output, which has to be zero before."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for start in range(tl.program_id(2) * BK, K, SPLIT_K * BK):
+        live = start + k < K
+        x = tl.load(a + m[:, None] * stride_am + (start + k)[None, :] * stride_ak,
+                    mask=(m < M)[:, None] & live[None, :], other=0.0)  # fmt: skip
+        y = tl.load(b + (start + k)[:, None] * stride_bk + n[None, :] * stride_bn,
+                    mask=live[:, None] & (n < N)[None, :], other=0.0)  # fmt: skip
+        total = tl.dot(x, y, total, input_precision="ieee")
+    inside = (m < M)[:, None] & (n < N)[None, :]
+    tl.atomic_add(c + m[:, None] * stride_cm + n[None, :] * stride_cn, total, mask=inside)
+
+
+split_tuned_kernel = triton.autotune(
+    configs=[triton.Config({"BM": 16, "BN": 32, "BK": 16, "SPLIT_K": 2})], key=["M"], reset_to_zero=["c"]
+)(split_kernel)
 
 
 @triton.jit

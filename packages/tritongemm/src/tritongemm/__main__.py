@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -12,7 +14,7 @@ import tritongemm
 from tritongemm.errors import TritongemmError, UsageError
 
 WRONG_USE = 2
-_INTERRUPTED = 130
+_INTERRUPTED, _PIPE_CLOSED = 130, 141
 
 
 class _Parser(argparse.ArgumentParser):
@@ -113,6 +115,9 @@ def parser() -> argparse.ArgumentParser:
         p.add_argument(
             f"--no-fusion-{letter}", action="store_true", help=f"compile {upper} with enable_fp_fusion=False"
         )
+        p.add_argument(
+            f"--zeroed-{letter}", action="store_true", help=f"set C to zero before {upper}, as its launcher does"
+        )
     p.add_argument("--grid", metavar="EXPR", help="launch grid of both kernels")
     p.add_argument(
         "--out", default="reports", metavar="FOLDER", help="where audit.html and audit.json go (default reports)"
@@ -143,9 +148,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # A terminal that lacks the mathematical signs gets question marks.
     options = parser().parse_args(arguments)
     try:
-        return {"audit": _audit, "challenge": _challenge}[options.command](options)
+        status = {"audit": _audit, "challenge": _challenge}[options.command](options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Or the interpreter's last flush complains.
+        return _PIPE_CLOSED
+    except MemoryError as error:
+        print(f"tritongemm {options.command}: out of memory ({error}); give smaller sizes.", file=sys.stderr)
+        return WRONG_USE
     except (TritongemmError, OSError) as error:
         print(f"tritongemm {options.command}: {error}", file=sys.stderr)
         return WRONG_USE
@@ -156,9 +172,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _audit(options: argparse.Namespace) -> int:
     from tritongemm.auditing.contestants import Choices, constants_of
-    from tritongemm.auditing.run import audit
+    from tritongemm.auditing.run import REPORT_FILES, audit
+    from tritongemm.files import why_unwritable
     from tritongemm.progress import Progress
 
+    reason = None if options.no_report else why_unwritable(options.out, REPORT_FILES)
+    if reason:  # Said before the minutes of work rather than after them.
+        raise UsageError(_no_report(options.out, reason))
     choices = []
     used: set[str] = set()
     for letter in "ab":
@@ -172,6 +192,7 @@ def _audit(options: argparse.Namespace) -> int:
                 grid=options.grid if own_grid is None else own_grid,
                 config=getattr(options, f"config_{letter}"),
                 fusion=not getattr(options, f"no_fusion_{letter}"),
+                zeroed=getattr(options, f"zeroed_{letter}"),
             )
         )
     unused = [name for name, _ in options.const if name not in used]
@@ -198,9 +219,19 @@ def _audit(options: argparse.Namespace) -> int:
         )
     print(f"{result.status}\n" + "\n".join(result.document.summary) if options.quiet else result)
     if not options.no_report:
-        page, data = result.save(options.out)
+        try:
+            page, data = result.save(options.out)
+        except OSError as error:
+            raise UsageError(_no_report(options.out, error.strerror or str(error))) from error
         print(f"\nReport: {page} and {data}")
     return result.exit_code
+
+
+def _no_report(folder: str, reason: str) -> str:
+    return (
+        f"--out: no report can be written to {folder!r} ({reason}); name another folder, or write none with "
+        "--no-report."
+    )
 
 
 def _challenge(options: argparse.Namespace) -> int:

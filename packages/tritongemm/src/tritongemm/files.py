@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -31,3 +32,25 @@ def replaced(path: str | os.PathLike[str], text: str) -> Path:
             os.unlink(temporary)
         raise
     return path
+
+
+def why_unwritable(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> str | None:
+    """Why files cannot be made in a folder, found out without making anything.
+
+    Args:
+        folder: The folder, which need not exist yet.
+        names: Files that are to be written there.
+
+    Returns:
+        The reason; None if there is none to be seen.
+    """
+    folder = Path(folder).absolute()
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        return f"{there} is no folder"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return f"{there} is not writable"
+    taken = next((folder / name for name in names if (folder / name).is_dir()), None)
+    return f"{taken} is a folder" if taken else None

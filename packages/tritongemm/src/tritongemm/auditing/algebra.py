@@ -8,6 +8,7 @@ give the same payloads; a product that is missing, counted twice or taken from e
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,14 @@ _MOST_ROWS, _MOST_INNER = 160, 1100
 _SEVERAL = (67, 131, 777)
 # Rows and columns of the audited product that are tried.
 _AUDITED_ROWS = 100
+# Rows, or columns, of the two long and narrow products, whose other sizes are the small ones here. 8 bits do not hold
+# their numbers of tiles, and they have more tiles than any group or wave of programs.
+_LONG, _NARROW, _SHALLOW = 8192, 5, 7
+_LONGEST = 1 << 15
+# The first trials, without which tails and strides are not known to be right.
+ESSENTIAL = 4
+# Constants that say how many tiles are taken together, or how many programs share all tiles.
+_TILES_TOGETHER = re.compile(r"GROUP.*|NUM_?(SMS?|PROGRAMS|PROGS)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,7 @@ class AlgebraEvidence:
         reason: Why the status is unknown.
         planned: Trials planned.
         diagnosis: What is different, in sentences.
+        conversions: What was assumed of conversions between float types, if anything.
         seconds: Time taken.
     """
 
@@ -91,6 +101,7 @@ class AlgebraEvidence:
     reason: str = ""
     planned: int = 0
     diagnosis: list[str] = field(default_factory=list)
+    conversions: str = ""
     seconds: float = 0.0
 
     @property
@@ -107,7 +118,7 @@ class AlgebraEvidence:
 def shapes_to_try(
     contestants: tuple[Contestant, Contestant], M: int, N: int, K: int
 ) -> list[tuple[int, int, int, str, str]]:
-    """Small shapes where kernels go wrong: around every tile size, the smallest, and the audited K.
+    """Shapes where kernels go wrong: around every tile size, the smallest, the audited K, and many tiles.
 
     Args:
         contestants: Both kernels.
@@ -116,7 +127,7 @@ def shapes_to_try(
         K: Products per output.
 
     Returns:
-        M, N, K, layout and reason of each trial.
+        M, N, K, layout and reason of each trial, the `ESSENTIAL` ones first.
     """
     high = min(_MOST_ROWS, max(c.tile("rows") for c in contestants))
     wide = min(_MOST_ROWS, max(c.tile("columns") for c in contestants))
@@ -124,15 +135,22 @@ def shapes_to_try(
     high, wide, deep = max(high, 4), max(wide, 4), max(deep, 4)
     several = tuple(max(s, 2 * t + 1) for s, t in zip(_SEVERAL, (high, wide, deep), strict=True))
     audited = "audited K" if max(M, N) > _AUDITED_ROWS else "audited product"
+    together = max((c.largest_constant(_TILES_TOGETHER) for c in contestants), default=1)
+    long, broad = (
+        min(_LONGEST, max(min(n, _LONG), (together + 1) * max(c.tile(d) for c in contestants) + 1))
+        for n, d in ((M, "rows"), (N, "columns"))
+    )
     return [
-        (high, wide, 2 * deep, "rows", "whole tiles"),
         (high + 1, wide + 1, 2 * deep + 1, "rows", "one more than whole tiles"),
         (high - 1, wide - 1, deep - 1, "rows", "one less than a tile"),
         (3, wide + 5, 3 * deep // 2 + 1, "columns", "transposed operands"),
         (high + 3, 5, deep + 7, "gapped", "slices of NaN-filled buffers"),
+        (high, wide, 2 * deep, "rows", "whole tiles"),
         (1, 1, 1, "rows", "the smallest product"),
         (several[0], several[1], several[2], "rows", "several tiles and tails"),
         (min(M, _AUDITED_ROWS), min(N, _AUDITED_ROWS), K, "rows", audited),
+        (long, _NARROW, _SHALLOW, "rows", "many rows of tiles"),
+        (_NARROW, broad, _SHALLOW, "rows", "many columns of tiles"),
     ]
 
 
@@ -186,6 +204,46 @@ def compare(
     started = time.monotonic()
     version = algebra.get()
     plan = shapes_to_try(contestants, *size)
+    evidence = _compared(contestants, device, plan, dtypes, seed, deadline, version, show)
+    exact = _with_exact_conversions(version)
+    wrong = next((t for t in evidence.trials if t.away("A") or t.away("B")), None)
+    if exact is not None and wrong is not None:
+        # A sum in float64 that is rounded once is no other algebra, but where a narrowing conversion mixes bits its
+        # payloads are others.
+        first = [(wrong.M, wrong.N, wrong.K, wrong.layout, wrong.why)]
+        for tried in (first, plan):
+            again = _compared(contestants, device, tried, dtypes, seed, deadline, exact, show)
+            if again.status != "same" or any(t.away("A") or t.away("B") for t in again.trials):
+                break
+        else:
+            letters = [c for c in contestants if any(t.away(c.letter) for t in evidence.trials)]
+            named = " and ".join(f"{c.letter} ({c.name})" for c in letters)
+            again.conversions = (
+                f"{named} adds in another float type than fp32; conversions between float types were taken as exact "
+                f"(algebra {exact.version}), what they round is part of the errors below."
+            )
+            evidence = again
+    evidence.seconds = time.monotonic() - started
+    return evidence
+
+
+def _with_exact_conversions(version: Any) -> Any:
+    """The same algebra with narrowing conversions that keep sums and products, if this one's do not."""
+    name = f"{version.version}-homomorphic"
+    return algebra.get(name) if version.mixing_casts and name in algebra.VERSIONS else None
+
+
+def _compared(
+    contestants: tuple[Contestant, Contestant],
+    device: Device,
+    plan: list[tuple[int, int, int, str, str]],
+    dtypes: tuple[str, str],
+    seed: int,
+    deadline: float,
+    version: Any,
+    show: Callable[[float], None],
+) -> AlgebraEvidence:
+    """Makes the comparisons of a plan in one algebra."""
     evidence = AlgebraEvidence("same", version.version, planned=len(plan))
     for number, (M, N, depth, layout, why) in enumerate(plan):
         if evidence.trials and time.monotonic() > deadline:
@@ -194,7 +252,7 @@ def compare(
         results = []
         for c in contestants:
             try:
-                launched = device.run(c, a, b, dtypes, payloads=True, layout=layout)
+                launched = device.run(c, a, b, dtypes, payloads=True, layout=layout, version=version.version)
             except fpsan_tools.OutOfBounds as error:
                 evidence.status = "different"
                 evidence.diagnosis.append(
@@ -211,7 +269,6 @@ def compare(
         show((number + 1) / len(plan))
     if evidence.different:
         evidence.status = "different"
-    evidence.seconds = time.monotonic() - started
     return evidence
 
 

@@ -37,6 +37,8 @@ _GUESSES: tuple[tuple[str, Any], ...] = (
     (r"NUM_?(SMS?|PROGRAMS|PROGS)", 8),
 )
 _TILE_GUESS = 32
+# Place of C among a kernel's arguments.
+_RESULT = 2
 
 
 def triton_version() -> tuple[str, str | None]:
@@ -73,12 +75,14 @@ class Choices:
         grid: Its launch grid, as text.
         config: Which configuration of an autotuned kernel to audit.
         fusion: Whether the compiler may fuse multiplications into additions.
+        zeroed: Whether its launcher sets C to zero before it, as kernels that add to C atomically need.
     """
 
     constants: Mapping[str, Any] = field(default_factory=dict)
     grid: str | None = None
     config: int = 0
     fusion: bool = True
+    zeroed: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class Contestant:
         remarks: What was assumed or chosen for it.
         limitations: What of it the audit does not cover.
         heuristics: Constants that are functions of the other arguments.
+        zeroed: Whether C is zero before it, rather than NaN.
     """
 
     letter: str
@@ -112,11 +117,17 @@ class Contestant:
     remarks: tuple[str, ...] = ()
     limitations: tuple[str, ...] = ()
     heuristics: Mapping[str, Any] = field(default_factory=dict)
+    zeroed: bool = False
 
     def tile(self, dimension: str) -> int:
         """Its tile size along "rows", "columns" or "inner"; 1 where it has none."""
         name = tile_constant(self.constants, getattr(self.signature, dimension))
         return int(self.constants[name]) if name else 1
+
+    def largest_constant(self, names: re.Pattern[str]) -> int:
+        """The largest whole number among its constants of these names; 1 where it has none."""
+        found = [v for k, v in self.constants.items() if names.fullmatch(k) and isinstance(v, int)]
+        return max([1, *found])
 
     def steps(self) -> list[int]:
         """Numbers that its loop over the summed dimension may go by: tile sizes and other powers of two among the
@@ -176,7 +187,7 @@ def find(spec: str, argument: str) -> tuple[Any, str]:
     if not colon:
         place, name = spec, ""
     is_file = place.endswith(".py") or "/" in place
-    if not colon and not is_file and "." not in place:
+    if (not colon and not is_file and "." not in place) or not place.strip("."):
         raise UsageError(
             f"{argument}: {spec!r} is neither a kernel of this package nor package.module:kernel nor file.py:kernel. "
             f"{nearest(spec, OWN)}"
@@ -217,7 +228,7 @@ def _only_kernel(module: ModuleType, spec: str, argument: str) -> tuple[Any, str
         return next((kernel, name) for name, kernel in kernels.items())
     for name, kernel in kernels.items():
         try:
-            signature_of(name, [p.name for p in _unwrap(kernel, name)[0].params if not p.is_constexpr])
+            signature_of(name, [p.name for p in _unwrap(kernel, name).kernel.params if not p.is_constexpr])
         except UsageError:
             continue
         fitting[name] = kernel
@@ -246,7 +257,9 @@ def _import_module(place: str, argument: str) -> ModuleType:
                 "name a file as path/to/file.py:kernel."
             ) from None
         raise _import_failed(place, argument, error) from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _import_failed(place, argument, error) from error
     finally:
         if added and here in sys.path:
@@ -269,8 +282,10 @@ def _import_file(place: str, argument: str) -> ModuleType:
     sys.path.insert(0, str(path.parent))  # Files beside it can be imported, as when it is run.
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         del sys.modules[module_name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise _import_failed(place, argument, error) from error
     finally:
         if str(path.parent) in sys.path:
@@ -280,7 +295,7 @@ def _import_file(place: str, argument: str) -> ModuleType:
 
 def _import_failed(place: str, argument: str, error: BaseException) -> UsageError:
     if isinstance(error, SyntaxError):
-        at = f"{error.filename}, line {error.lineno}"
+        at = f"{error.filename}, line {error.lineno}" if error.lineno else place
     else:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
         own = [
@@ -294,19 +309,39 @@ def _import_failed(place: str, argument: str, error: BaseException) -> UsageErro
     )
 
 
-def _unwrap(found: Any, name: str) -> tuple[Any, list[Any], dict[str, Any], list[str]]:
-    """The `@triton.jit` function inside decorators; their configurations; their heuristics; what they are that is not
-    covered."""
+@dataclass(frozen=True)
+class _Unwrapped:
+    """A kernel and what its decorators say.
+
+    Attributes:
+        kernel: The `@triton.jit` function.
+        configs: Configurations of the autotuner.
+        heuristics: Constants that are functions.
+        uncovered: What the decorators do that an audit does not.
+        resets: Arguments that the autotuner sets to zero before a launch.
+    """
+
+    kernel: Any
+    configs: list[Any]
+    heuristics: dict[str, Any]
+    uncovered: list[str]
+    resets: set[str]
+
+
+def _unwrap(found: Any, name: str) -> _Unwrapped:
+    """Takes a kernel out of its decorators."""
     from triton.runtime.autotuner import Autotuner, Heuristics
     from triton.runtime.jit import JITFunction
 
     configs: list[Any] = []
     heuristics: dict[str, Any] = {}
     uncovered: list[str] = []
+    resets: set[str] = set()
     kernel = found
     while isinstance(kernel, (Autotuner, Heuristics)):
         if isinstance(kernel, Autotuner):
             configs = list(kernel.configs)
+            resets |= set(getattr(kernel, "reset_to_zero", None) or ())
             if any(getattr(kernel, f"user_defined_{when}_hook", False) for when in ("pre", "post")):
                 uncovered.append("hooks of its autotuner are not run")
         else:
@@ -315,7 +350,7 @@ def _unwrap(found: Any, name: str) -> tuple[Any, list[Any], dict[str, Any], list
     if isinstance(kernel, JITFunction):
         if getattr(kernel, "is_gluon", lambda: False)():
             raise UsageError(f"{name}: a Gluon kernel; the audit covers @triton.jit kernels for now.")
-        return kernel, configs, heuristics, uncovered
+        return _Unwrapped(kernel, configs, heuristics, uncovered, resets)
     if type(kernel).__name__ == "InterpretedFunction":
         raise UsageError(f"{name}: Triton's interpreter is switched on; unset TRITON_INTERPRET and try again.")
     kind = "a function" if callable(kernel) else f"a {type(kernel).__name__}"
@@ -331,7 +366,7 @@ def constants_of(spec: str, argument: str) -> set[str]:
     """
     triton_version()
     found, name = find(spec, argument)
-    return {p.name for p in _unwrap(found, name)[0].params if p.is_constexpr} | set(_OPTIONS)
+    return {p.name for p in _unwrap(found, name).kernel.params if p.is_constexpr} | set(_OPTIONS)
 
 
 def contestant(found: Any, letter: str, spec: str, name: str, choices: Choices | None = None) -> Contestant:
@@ -351,7 +386,9 @@ def contestant(found: Any, letter: str, spec: str, name: str, choices: Choices |
         UsageError: It is no kernel, has another signature, or needs decisions.
     """
     choices = choices or Choices()
-    kernel, configs, heuristics, uncovered = _unwrap(found, name)
+    unwrapped = _unwrap(found, name)
+    kernel, configs = unwrapped.kernel, unwrapped.configs
+    heuristics, uncovered = unwrapped.heuristics, list(unwrapped.uncovered)
     signature = signature_of(name, [p.name for p in kernel.params if not p.is_constexpr])
     remarks: list[str] = []
     options: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": choices.fusion}
@@ -384,6 +421,17 @@ def contestant(found: Any, letter: str, spec: str, name: str, choices: Choices |
     options |= {k: constants.pop(k) for k in list(constants) if k in _OPTIONS}
     if guessed:
         remarks.append("chosen by the audit: " + ", ".join(f"{k}={constants[k]!r}" for k in guessed))
+    for dimension in (signature.rows, signature.columns, signature.inner):
+        tile = tile_constant(constants, dimension)
+        if tile and (not isinstance(constants[tile], int) or constants[tile] < 1):
+            raise UsageError(
+                f"{name}: {tile} is {constants[tile]!r}, but a tile size is a positive whole number; "
+                f"set it with --const-{letter.lower()} {tile}=... ."
+            )
+    result = kernel.params[_RESULT].name
+    zeroed = choices.zeroed or result in unwrapped.resets or bool(getattr(kernel, "audit_zeroed", False))
+    if zeroed:
+        remarks.append(f"{result} is set to zero before each launch")
     own_grid = getattr(found, "audit_grid", None) or getattr(kernel, "audit_grid", None)
     if choices.grid is not None:
         argument = f"--grid-{letter.lower()}"
@@ -409,6 +457,7 @@ def contestant(found: Any, letter: str, spec: str, name: str, choices: Choices |
         tuple(remarks),
         tuple(uncovered),
         heuristics,
+        zeroed,
     )
 
 

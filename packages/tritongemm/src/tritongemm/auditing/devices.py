@@ -7,10 +7,11 @@ how they are stored in between, and in which layout, is theirs.
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import platform
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -62,6 +63,7 @@ class Device(Protocol):
         *,
         payloads: bool,
         layout: str = "rows",
+        version: str | None = None,
     ) -> Launched:
         """Computes C = A B with a contestant.
 
@@ -72,6 +74,7 @@ class Device(Protocol):
             dtypes: Type of the operands and of the result.
             payloads: FpSan's payload arithmetic instead of floating-point arithmetic.
             layout: A name of `LAYOUTS`.
+            version: Of the payload algebra; the installed Triton's if not given.
         """
 
 
@@ -137,11 +140,12 @@ class Cpu:
         *,
         payloads: bool,
         layout: str = "rows",
+        version: str | None = None,
     ) -> Launched:
         """See `Device.run`."""
         M, K, N = a.shape[0], a.shape[1], b.shape[1]
         operands = [_laid_out(codes_of(x, dtypes[0]), dtypes[0], layout) for x in (a, b)]
-        start = np.full((M, N), UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
+        start = np.full((M, N), 0 if contestant.zeroed else UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
         result = _laid_out(start, dtypes[1], layout)
         matrices = [fpsan_tools.typed(x, d) for x, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True)]
         x, y, z = matrices
@@ -149,7 +153,10 @@ class Cpu:
         with _failures_of(contestant):
             positional, keywords = contestant.arguments(x, y, z, _strides(*operands, result))
             grid = contestant.grid(M, N, K)
-            launch = fpsan_tools.run(contestant.kernel, grid, *positional, domain=domain, **keywords)
+            with redirect_stdout(io.StringIO()):  # Of tl.device_print: payloads of trials are no news to anybody.
+                launch = fpsan_tools.run(
+                    contestant.kernel, grid, *positional, domain=domain, version=version, **keywords
+                )
         return Launched(np.ascontiguousarray(result), _unsanitised(launch), tuple(launch.notes))
 
 
@@ -233,11 +240,12 @@ class Gpu:
         *,
         payloads: bool,
         layout: str = "rows",
+        version: str | None = None,
     ) -> Launched:
         """See `Device.run`."""
         M, K, N = a.shape[0], a.shape[1], b.shape[1]
         operands = [_laid_out(codes_of(x, dtypes[0]), dtypes[0], layout) for x in (a, b)]
-        start = np.full((M, N), UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
+        start = np.full((M, N), 0 if contestant.zeroed else UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
         result = _laid_out(start, dtypes[1], layout)
         tensors = [self._tensor(x, d) for x, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True)]
         x, y, z = tensors
@@ -247,7 +255,7 @@ class Gpu:
             if not payloads:
                 compiled = kernel(*positional, **keywords)
                 return Launched(self._codes(z, dtypes[1]), order=compiled.asm.get("ttgir", ""))
-            with fpsan_tools.on_gpu() as session:
+            with fpsan_tools.on_gpu(version=version) as session:
                 kernel(*positional, **keywords)
             launch = session.launches[-1]
             return Launched(self._codes(z, dtypes[1]), _unsanitised(launch), tuple(launch.notes))

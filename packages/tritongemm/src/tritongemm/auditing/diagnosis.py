@@ -172,7 +172,10 @@ def _multiple(o: _Output) -> str | None:
 
 
 def _accumulated(o: _Output) -> str | None:
-    return "the product added to what C held before" if o.value == (o.golden + o.untouched) & o.mask else None
+    words = (
+        "the product added to what C held before (if its launcher sets C to zero first, say so with --zeroed-a or -b)"
+    )
+    return words if o.value == (o.golden + o.untouched) & o.mask else None
 
 
 def _prefix(o: _Output) -> str | None:
@@ -308,7 +311,7 @@ def _rounded_operands(trial: Trial, codes: Array, dtypes: tuple[str, str], versi
 
 
 def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, str], seed: int) -> list[str]:
-    """Runs a wrong kernel on products of whole tiles, to see which dimension's tail the mistake depends on.
+    """Runs a wrong kernel again with packed rows and on whole tiles, to see what the mistake depends on.
 
     Args:
         c: The kernel.
@@ -325,14 +328,16 @@ def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, 
     whole = {d: max(1, sizes[d] // tiles[d]) * tiles[d] for d in sizes}
     version = algebra.get()
 
-    def right(tried: dict[str, int]) -> bool:
+    def right(tried: dict[str, int], layout: str = trial.layout) -> bool:
         a, b = trial_operands(tried["M"], tried["N"], tried["K"], dtypes[0], seed + 1)
         try:
-            codes = device.run(c, a, b, dtypes, payloads=True).codes
+            codes = device.run(c, a, b, dtypes, payloads=True, layout=layout).codes
         except (fpsan_tools.FpsanError, KernelFailed):
             return False
         return bool((codes == golden_payloads(a, b, dtypes, version)).all())
 
+    if trial.layout != "rows" and right(sizes, "rows"):
+        return ["It is right where rows are packed (strides of K, 1 and N, 1): a stride is ignored or swapped."]
     if not right(whole):
         return [f"It is wrong for whole tiles too (M = {whole['M']}, N = {whole['N']}, K = {whole['K']})."]
     cures = [d for d in sizes if sizes[d] != whole[d] and right({**sizes, d: whole[d]})]

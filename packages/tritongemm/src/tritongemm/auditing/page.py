@@ -16,7 +16,7 @@ _STYLE = """
 #363c46;
   --c0: #6cb0ff; --c1: #ff9a5c; --c2: #a5adb8; --c3: #c297ff; --good: #57c772; --warn: #e0b040; --bad: #ff7b72; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 2rem 1.2rem 4rem; font: 16px/1.55 system-ui, sans-serif; color:
+body { margin: 0 auto; max-width: 72rem; padding: 2rem 1.2rem 4rem; font: 16px/1.55 system-ui, sans-serif; color:
 var(--ink);
   background: var(--page); }
 h1 { font-size: 1.55rem; line-height: 1.25; margin: 0 0 .8rem; overflow-wrap: anywhere; }
@@ -24,17 +24,24 @@ h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; padding-top: .8rem; border-top: 
 p { margin: .5rem 0; overflow-wrap: anywhere; }
 .verdict { display: inline-block; font-weight: 700; padding: .25rem .8rem; border-radius: .4rem; border: 2px solid; }
 .pass { color: var(--good); } .limits { color: var(--warn); } .fail { color: var(--bad); }
-.wide { overflow-x: auto; margin: .8rem 0; }
+/* Shadows at the edges tell that a table goes on; they scroll away with its ends. */
+.wide { overflow-x: auto; margin: .3rem 0 .8rem; background:
+  linear-gradient(to right, var(--page) 30%, transparent) left / 2.5rem 100% no-repeat local,
+  linear-gradient(to left, var(--page) 30%, transparent) right / 2.5rem 100% no-repeat local,
+  linear-gradient(to right, var(--line), transparent) left / .9rem 100% no-repeat scroll,
+  linear-gradient(to left, var(--line), transparent) right / .9rem 100% no-repeat scroll; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding: .3rem 0; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: bottom; }
+.caption { font-weight: 600; font-size: .9rem; margin: 1rem 0 0; }
+th, td { padding: .3rem .55rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: bottom; }
+th:first-child, td:first-child { padding-left: 0; }
 th { color: var(--soft); font-weight: 600; }
-td { white-space: nowrap; } th.text, td.text { text-align: left; } td.text { white-space: normal; min-width: 9rem; }
-td.text:first-child { white-space: nowrap; } ul { margin: .6rem 0; padding-left: 1.2rem; } li { margin: .25rem 0;
-overflow-wrap: anywhere; } .note { color: var(--soft); font-size: .9rem; }
+td { white-space: nowrap; } th.text, td.text { text-align: left; }
+td.text { white-space: normal; min-width: 8rem; max-width: 30rem; overflow-wrap: anywhere; }
+ul { margin: .6rem 0; padding-left: 1.2rem; } li { margin: .25rem 0; overflow-wrap: anywhere; }
+.note { color: var(--soft); font-size: .9rem; }
 figure { margin: 1.2rem 0; padding: 1rem; background: var(--card); border-radius: .5rem; }
 figcaption { font-weight: 600; margin-bottom: .4rem; }
-svg { width: 100%; height: auto; display: block; }
+.plot { overflow-x: auto; } svg { width: 100%; min-width: 34rem; height: auto; display: block; }
 svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 svg path { fill: none; stroke-width: 2; } svg .dashed { stroke-dasharray: 6 4; }
@@ -48,6 +55,8 @@ border-radius: 50%;
   background: currentColor; }
 .key.c0 i { color: var(--c0); } .key.c1 i { color: var(--c1); } .key.c2 i { color: var(--c2); }
 .key.c3 i { color: var(--c3); }
+@media (max-width: 40rem) { body { padding: 1rem .9rem 3rem; } figure { padding: .7rem; } table { font-size: .82rem; }
+  td.text { min-width: 6.5rem; } }
 """
 _CLASSES = {"PASS": "pass", "PASS WITH LIMITATIONS": "limits", "INCONCLUSIVE": "limits", "FAIL": "fail"}
 
@@ -92,9 +101,11 @@ def _table(table: Table) -> str:
 
     head = cells(table.columns, "th")
     rows = "".join(cells(row, "td") for row in table.rows)
-    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    caption = f'<p class="caption">{escape(table.title)}</p>' if table.title else ""  # Outside of what scrolls.
+    label = f' aria-label="{escape(table.title, quote=True)}"' if table.title else ""
     notes = "".join(f'<p class="note">{escape(n)}</p>' for n in table.notes)
-    return f'<div class="wide"><table>{caption}<thead>{head}</thead><tbody>{rows}</tbody></table></div>{notes}'
+    body = f"<table{label}><thead>{head}</thead><tbody>{rows}</tbody></table>"
+    return f'{caption}<div class="wide" tabindex="0">{body}</div>{notes}'
 
 
 def _figure(plot: Plot) -> str:

@@ -76,6 +76,8 @@ def _algebra(contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> 
         columns = ("products tried", "M x N x K", "outputs", "A ≠ B", "A ≠ product", "B ≠ product")
         items.append(Table(columns, rows, f"Payloads (FpSan {e.version}: arithmetic without rounding)"))
     items += e.diagnosis
+    if e.conversions:
+        items.append(e.conversions)
     for c in contestants:
         found = e.unsanitised.get(c.letter, ())
         if e.trials:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
@@ -33,9 +35,11 @@ from tritongemm.matrices import dtype_named, name_of
 DEFAULT_SHAPE = (8192, 4096, 6144)  # M, N, K
 DEFAULT_KERNELS = ("strided_lanes", "blocked")
 DEFAULT_MAX_TIME = 120.0
+REPORT_FILES = ("audit.html", "audit.json")
 _ALGEBRA_SHARE = 0.25
 # A GPU evaluates every output of products up to this many; larger ones would not fit beside their float64 reference.
 _LARGEST_DIMENSION = 1 << 20
+_MEMORY_SHARE = 0.6
 
 Show = Callable[[str, float], None]
 
@@ -125,6 +129,7 @@ class AuditResult:
                 "status": e.status,
                 "version": e.version,
                 "reason": e.reason,
+                "conversions": e.conversions,
                 "trials": trials,
                 "unsanitised": {k: list(v) for k, v in e.unsanitised.items()},
                 "notes": {k: list(v) for k, v in e.notes.items()},
@@ -151,8 +156,9 @@ class AuditResult:
             Both paths.
         """
         folder = Path(folder)
-        made = replaced(folder / "audit.json", json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n")
-        return replaced(folder / "audit.html", page(self.document)), made
+        html, data = (folder / name for name in REPORT_FILES)
+        made = replaced(data, json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n")
+        return replaced(html, page(self.document)), made
 
 
 def audit(
@@ -210,8 +216,11 @@ def audit(
             raise UsageError(f"{name}: {value}, but an audit needs 1 to {_LARGEST_DIMENSION}.")
     if not max_time > 0:
         raise UsageError(f"max_time: {max_time} seconds; give a positive number.")
-    if not (atol >= 0 and rtol >= 0):
-        raise UsageError(f"atol, rtol: {atol} and {rtol}; tolerances are not negative.")
+    if not (0 <= atol < math.inf and 0 <= rtol < math.inf):
+        raise UsageError(f"atol, rtol: {atol} and {rtol}; tolerances are finite and not negative.")
+    if seed < 0:
+        raise UsageError(f"seed: {seed}; give a whole number that is not negative.")
+    _check_memory(M, N, K)
     if distribution not in DISTRIBUTIONS:
         raise UsageError(f"distribution: {distribution!r} is unknown. {nearest(distribution, DISTRIBUTIONS)}")
     kinds = (name_of(dtype_named(dtype)), name_of(dtype_named(out_dtype or dtype, "out_dtype")))
@@ -294,6 +303,20 @@ def audit(
     return AuditResult(verdict, report, evidence, rounding, contestants, facts)
 
 
+def _check_memory(M: int, N: int, K: int) -> None:
+    """Refuses products whose operands (fp32, and B in float64) do not fit."""
+    needed = K * (4 * M + 12 * N)
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf.
+        return
+    if needed > _MEMORY_SHARE * there:
+        raise UsageError(
+            f"M, N, K: {M}, {N} and {K} make operands of {needed / 2**30:,.1f} GiB, and this machine has "
+            f"{there / 2**30:,.1f} GiB; give smaller sizes with --m, --n and --k."
+        )
+
+
 def _options(
     M: int,
     N: int,
@@ -331,6 +354,8 @@ def _options(
             options += [f"--config-{letter}", choices.config]
         if not choices.fusion:
             options += [f"--no-fusion-{letter}"]
+        if choices.zeroed:
+            options += [f"--zeroed-{letter}"]
     return [str(o) for o in options]
 
 

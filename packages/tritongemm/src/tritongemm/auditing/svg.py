@@ -14,13 +14,13 @@ _MOST_TICKS = 9
 
 
 def svg(plot: Plot) -> str:
-    """A plot as an `<svg>` element.
+    """A plot as a legend and an `<svg>` element.
 
     Args:
         plot: What to draw.
 
     Returns:
-        The element; every text in it is escaped.
+        The elements; every text in it is escaped.
     """
     points = [
         (x, y) for s in plot.series for x, y in zip(s.x, s.y, strict=True) if math.isfinite(x) and math.isfinite(y)
@@ -55,12 +55,12 @@ def svg(plot: Plot) -> str:
     )
     turned = f'text-anchor="middle" transform="rotate(-90 16 {middle})"'
     parts.append(f'<text x="16" y="{middle}" {turned}>{escape(plot.y_name)}</text>')
-    parts += [_curve(s, across, up) for s in plot.series]
+    parts += [_curve(s, across, up) for s in reversed(plot.series)]  # The first series lies on top.
     parts.append("</svg>")
     legend = "".join(
         f'<span class="key c{s.colour}"><i class="{escape(s.style)}"></i>{escape(s.name)}</span>' for s in plot.series
     )
-    return f'<div class="legend">{legend}</div>' + "".join(parts)
+    return f'<div class="legend">{legend}</div><div class="plot" tabindex="0">{"".join(parts)}</div>'
 
 
 def _padded(values: list[float]) -> tuple[float, float]:

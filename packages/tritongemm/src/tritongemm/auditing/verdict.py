@@ -4,8 +4,8 @@ The policy. A kernel is sound when its error is at most twice that of the refere
 fused multiply-adds where that is larger, for a library may add in a better order) plus one rounding of the output's
 type, when no error exceeds the a-priori bound of its summation order, and when NaN and infinities are where they
 belong. Two sound kernels of the same algebra PASS; WITH LIMITATIONS, when part of the question was left out. Anything
-unsound, or a different algebra, is a FAIL. The audit is INCONCLUSIVE when the algebra could not be run, or when the
-reference itself is off by more than a tenth of the results' size.
+unsound, or a different algebra, is a FAIL. The audit is INCONCLUSIVE when the algebra could not be run, or not even for
+tails and strides, or when the reference itself is off by more than a tenth of the results' size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tritongemm.accuracy import ErrorReport
-from tritongemm.auditing.algebra import AlgebraEvidence
+from tritongemm.auditing.algebra import ESSENTIAL, AlgebraEvidence
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, RoundingEvidence
 from tritongemm.matrices import DTYPES
@@ -118,15 +118,19 @@ def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: Al
         "the same products "
         f"and differ in rounding only.{what}"
     )
+    if e.conversions:
+        v.sentences.append(e.conversions)
     if not both:
         v.failures.append(
             "Both kernels compute the same, but not the matrix product: their payloads differ from its payloads alike."
         )
         v.failures += e.diagnosis
     if len(e.trials) < e.planned:
-        v.limitations.append(
-            f"Only {len(e.trials)} of {e.planned} payload comparisons fitted into the time (--max-time)."
-        )
+        few = f"Only {len(e.trials)} of {e.planned} payload comparisons fitted into the time (--max-time)"
+        if len(e.trials) < ESSENTIAL:
+            v.doubts.append(f"{few}: tails and strides were not tried.")
+        else:
+            v.limitations.append(f"{few}.")
 
 
 def _judge_rounding(
@@ -143,9 +147,15 @@ def _judge_rounding(
     for c in contestants:
         if c.letter in wrong:  # Its errors are no rounding; they are in the tables.
             report = e.main[c.letter]
-            if report.rms_abs > 0:
+            _, rms, _ = _reference_errors(e.main, e.gate)
+            if report.rms_abs > _ALLOWED_RATIO * rms:
                 off, size = figure(report.rms_abs), figure(report.golden_rms)
                 v.failures.append(f"{c.letter} ({c.name}) is accordingly off by {off} rms where results are {size}.")
+            elif not report.wrong_special:
+                v.failures.append(
+                    f"{c.letter} ({c.name}) happens to be right at the sizes whose errors were measured "
+                    f"({figure(report.rms_abs)} rms, the reference {figure(rms)}): other sizes bring the mistake out."
+                )
             if report.wrong_special:
                 places = f"{report.wrong_special:,} of {report.outputs:,}"
                 v.failures.append(f"{c.letter} ({c.name}) leaves NaN or infinity in {places} outputs that are finite.")
