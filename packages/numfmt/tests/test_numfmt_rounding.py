@@ -1,5 +1,6 @@
 """Rounding against the exact oracle: every mode and policy, from every input type."""
 
+import functools
 from fractions import Fraction
 
 import numfmt_oracle as oracles
@@ -12,6 +13,12 @@ from numfmt import BF16, FORMATS, FloatFormat
 CUSTOM = oracles.random_facts(40)
 ALL = {**CONSTANTS, **CUSTOM}
 SPECIALS = [0.0, -0.0, np.inf, -np.inf]
+
+
+@functools.cache
+def oracle_of(name: str) -> Oracle:
+    """The oracle of a format; its table of values is made once."""
+    return Oracle(ALL[name])
 
 
 def make(name: str) -> FloatFormat:
@@ -62,7 +69,7 @@ def as_input(values: list, carrier: type) -> np.ndarray:
 
 def check_points(name: str, limit: int | None, carriers: tuple[type, ...] = (np.float64, np.float32)) -> int:
     """Every mode and policy on the points of a format, from float64 and float32; returns how many were compared."""
-    fmt, oracle = make(name), Oracle(ALL[name])
+    fmt, oracle = make(name), oracle_of(name)
     count = 0
     for carrier in carriers:
         values: list = [*oracles.points(oracle, carrier, limit), *SPECIALS]
@@ -96,15 +103,15 @@ def test_points_of_a_format_in_every_mode_and_policy(name):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", [name for name in ALL if Oracle(ALL[name]).bits <= 16])
+@pytest.mark.parametrize("name", [name for name in ALL if oracle_of(name).bits <= 16])
 def test_every_code_of_a_format_in_every_mode_and_policy(name):
-    small = Oracle(ALL[name]).bits <= 10
+    small = oracle_of(name).bits <= 10
     assert check_points(name, limit=None if small else 3000) > 1000
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if Oracle(ALL[name]).bits <= 9])
+@pytest.mark.parametrize("name", [name for name in ALL if oracle_of(name).bits <= 9])
 def test_every_code_and_midpoint_to_nearest(name):
-    fmt, oracle = make(name), Oracle(ALL[name])
+    fmt, oracle = make(name), oracle_of(name)
     values = oracles.points(oracle, np.float64, None)
     expected = np.array([oracle.round(v, "nearest_even") for v in values])
     assert_same(fmt.round(as_input(values, np.float64)), expected, values, name)
@@ -118,10 +125,10 @@ def sixteen_bit_inputs(kind: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", [name for name in CONSTANTS if Oracle(CONSTANTS[name]).bits <= 16])
+@pytest.mark.parametrize("name", [name for name in CONSTANTS if oracle_of(name).bits <= 16])
 def test_all_inputs_of_sixteen_bits_to_every_narrow_format(name, kind):
     x = sixteen_bit_inputs(kind)
-    fmt, oracle = make(name), Oracle(ALL[name])
+    fmt, oracle = make(name), oracle_of(name)
     nan = None if oracle.has_nan else "zero"
     for mode in MODES:
         expected = oracle.round_array(widen(x), mode)
@@ -140,7 +147,7 @@ def test_all_float16_inputs_to_wide_formats(name):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CUSTOM)
 def test_all_inputs_of_sixteen_bits_to_custom_formats(name):
-    fmt, oracle = make(name), Oracle(ALL[name])
+    fmt, oracle = make(name), oracle_of(name)
     nan = None if oracle.has_nan else "zero"
     for kind in ("float16", "bfloat16"):
         x = sixteen_bit_inputs(kind)
@@ -154,7 +161,7 @@ def test_all_inputs_of_sixteen_bits_to_custom_formats(name):
 
 @pytest.mark.parametrize("name", ["FP8_E4M3", "FP4_E2M1", "E8M0", "FP16"])
 def test_the_two_forms_of_the_oracle_agree(name):
-    oracle = Oracle(CONSTANTS[name])
+    oracle = oracle_of(name)
     values = [*oracles.points(oracle, np.float64, 20), *SPECIALS]
     for mode in MODES:
         assert_same(
@@ -165,9 +172,9 @@ def test_the_two_forms_of_the_oracle_agree(name):
         )
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if Oracle(ALL[n]).bits <= 9][:12])
+@pytest.mark.parametrize("name", [n for n in ALL if oracle_of(n).bits <= 9][:12])
 def test_the_oracles_table_and_arithmetic_agree(name):
-    oracle = Oracle(ALL[name])
+    oracle = oracle_of(name)
     for value in oracles.points(oracle, np.float64, 40):
         if 0 <= value < oracle.max:
             assert oracle.around(value) == oracle._around(value), value
@@ -183,7 +190,7 @@ INTEGERS = sorted(
 
 @pytest.mark.parametrize("name", ALL)
 def test_int64_and_python_integers_and_fractions_are_rounded_once(name):
-    fmt, oracle = make(name), Oracle(ALL[name])
+    fmt, oracle = make(name), oracle_of(name)
     for mode in MODES:
         expected = np.array([oracle.round(Fraction(v) if v else 0.0, mode) for v in INTEGERS])
         x = np.array(INTEGERS)
@@ -194,10 +201,11 @@ def test_int64_and_python_integers_and_fractions_are_rounded_once(name):
 
 @pytest.mark.parametrize("integer", [2**53 + 1, -(2**53) - 1, 2**54 - 1, 2**53 - 1, 2**53])
 def test_integers_that_float64_does_not_hold_are_not_passed_through_it(integer):
-    for fmt, facts in ((FORMATS[n], CONSTANTS[n]) for n in ("FP32", "FP64", "BF16")):
+    for name in ("FP32", "FP64", "BF16"):
         for mode in MODES:
-            got = fmt.round(np.array([integer]), mode)
-            assert_same(got, np.array([Oracle(facts).round(Fraction(integer), mode)]), [integer], f"{fmt} {mode}")
+            got = FORMATS[name].round(np.array([integer]), mode)
+            expected = np.array([oracle_of(name).round(Fraction(integer), mode)])
+            assert_same(got, expected, [integer], f"{name} {mode}")
 
 
 FRACTIONS = [
@@ -209,7 +217,7 @@ FRACTIONS = [
 
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_fractions_and_huge_integers_are_rounded_once(name):
-    fmt, oracle = make(name), Oracle(ALL[name])
+    fmt, oracle = make(name), oracle_of(name)
     near = [
         v + Fraction(d, 10**60)
         for v in (oracle.max, (oracle.max + oracle.beyond) / 2, oracle.finite(3))
@@ -230,7 +238,7 @@ def test_fractions_and_huge_integers_are_rounded_once(name):
 @pytest.mark.parametrize("rest", [Fraction(0), Fraction(1, 10**40), Fraction(-1, 10**40)])
 def test_stochastic_modes_see_what_lies_below_the_random_bits(mode, rest):
     """With three bits the fraction 5/16 is a tie of two random numbers, and the smallest rest decides it."""
-    oracle = Oracle(CONSTANTS["BF16"])
+    oracle = oracle_of("BF16")
     for sixteenths in range(1, 16):
         value = 1 + Fraction(sixteenths, 16) / 128 + rest
         for r in range(8):
@@ -240,7 +248,7 @@ def test_stochastic_modes_see_what_lies_below_the_random_bits(mode, rest):
 
 @pytest.mark.parametrize("name", ALL)
 def test_nan_with_any_payload_is_nan_or_refused(name):
-    fmt, oracle = make(name), Oracle(ALL[name])
+    fmt, oracle = make(name), oracle_of(name)
     payloads = np.array([1, 2, 2**22, 2**51, 2**51 - 1, 2**52 - 1, 0xDEADBEEF], np.uint64)
     bits = np.concatenate([payloads | np.uint64(0x7FF0 << 48), payloads | np.uint64(0xFFF0 << 48)])
     single = np.array([0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0xFF800001, 0xFFC00000, 0xFFFFFFFF], np.uint32)
@@ -258,9 +266,9 @@ def test_nan_with_any_payload_is_nan_or_refused(name):
                 assert (fmt.round(x, nan=nan) == oracle.round(np.nan, "nearest_even", nan=nan)).all()
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if Oracle(ALL[name]).bits <= 16])
+@pytest.mark.parametrize("name", [name for name in ALL if oracle_of(name).bits <= 16])
 def test_decode_gives_the_value_of_every_code_and_encode_the_code_of_every_value(name):
-    fmt, oracle = make(name), Oracle(ALL[name])
+    fmt, oracle = make(name), oracle_of(name)
     assert fmt.bits == oracle.bits
     codes = np.arange(2**oracle.bits)
     expected = np.array([oracle.value(int(c)) for c in codes])
@@ -280,7 +288,7 @@ def test_decode_gives_the_value_of_every_code_and_encode_the_code_of_every_value
 
 @pytest.mark.parametrize("name", ["FP32", "FP64", "TF32"])
 def test_codes_of_wide_formats(name):
-    fmt, oracle = make(name), Oracle(CONSTANTS[name])
+    fmt, oracle = make(name), oracle_of(name)
     rng = np.random.default_rng(5)
     codes = rng.integers(0, 2**oracle.bits, 2000, dtype=np.uint64)
     expected = np.array([oracle.value(int(c)) for c in codes])
@@ -291,7 +299,7 @@ def test_codes_of_wide_formats(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_ulp_and_neighbours(name):
-    fmt, oracle = make(name), Oracle(ALL[name])
+    fmt, oracle = make(name), oracle_of(name)
     values = oracles.points(oracle, np.float64, 8)
     x = as_input(values, np.float64)
     up, down, ulp = fmt.next_up(x), fmt.next_down(x), fmt.ulp(x)
