@@ -108,3 +108,18 @@ def test_pipelines_do_not_change_the_order_of_sums(kernel, types, constants, war
         for depth in (1, 3)
     ]
     assert found[0] == found[1] != set()
+
+
+@pytest.mark.parametrize(("m", "n", "warps"), [(16, 64, 1), (16, 64, 4), (64, 16, 1), (128, 32, 8)])
+def test_whole_sums_of_products_are_contracted_in_their_first_step(m, n, warps):
+    types = {"a": FP32, "b": FP32, "o": FP32}
+    options = {"num_warps": warps, "enable_fp_fusion": True}
+    texts = stages(hardware.sum_of_all_products, types, {"M": m, "N": n}, "ptx", **options)
+    emitted = Counter(re.findall(r"\b(fma|mul)\.(?:rn\.)?f32\b", texts["ptx"]))
+    per_thread = m * n // (32 * warps)
+    assert emitted == {"fma": per_thread // 2, "mul": per_thread // 2}
+    module = parse(texts["ttgir"])
+    contract(module, sums=True)
+    names = [operation.name for operation in module.kernel.body.blocks[0].operations]
+    assert "contracted.reduce" in names
+    assert "arith.mulf" not in names
