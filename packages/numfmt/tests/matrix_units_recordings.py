@@ -12,19 +12,32 @@ from pathlib import Path
 import numpy as np
 from matrix_units_data import accumulators, operands
 
+from numfmt import TF32
+
 DATA = Path(__file__).parent / "data"
 INDEX = DATA / "matrix_units_h200.json"
+LIBRARY_INDEX = DATA / "matrix_units_library_h200.json"
 
-# How a library may read an fp32 operand that it multiplies as tf32.
-TF32_READINGS = {
-    "ties to even": lambda words: words + np.uint32(0xFFF) + ((words >> np.uint32(13)) & np.uint32(1)),
-    "ties away": lambda words: words + np.uint32(0x1000),
-    "cut": lambda words: words,
-}
 RECORDED_KINDS = ("uniform", "wide", "cancelling", "tiny", "special")
 LIBRARY_SHAPES = ((256, 256, 1024), (512, 256, 4096), (1024, 1024, 2048))
 # Of each product the upper left corner is kept; it depends on these rows and columns only.
 KEPT_ROWS, KEPT_COLUMNS = 32, 16
+
+
+# How a library may read an fp32 operand that it multiplies as tf32.
+TF32_READINGS = ("nearest_even", "nearest_away", "toward_zero")
+# fp32 numbers around ties of tf32: normal, subnormal, at both ends of the range, infinite, NaN.
+TF32_PROBES = np.array(
+    [0x3F800000 + low for low in (0x0FFF, 0x1000, 0x1001, 0x2000, 0x2FFF, 0x3000, 0x3001, 0x7FF000)]
+    + [0xBF801000, 0xBF803000, 0x3FFFF000, 0x3FFFFFFF]
+    + [0x00000001, 0x00000FFF, 0x00001000, 0x00001001, 0x00003000, 0x007FEFFF, 0x007FF000, 0x007FFFFF, 0x00801000]
+    + [0x7F7FE000, 0x7F7FEFFF, 0x7F7FF000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000]
+    + [0x7FFFFFFF, 0xFFFFFFFF],
+    np.uint32,
+)
+# Kinds of data of the sampled library products; "ties" tells readings apart.
+LIBRARY_KINDS = ("uniform", "cancelling", "wide")
+TIES = {"tf32": ("ties",)}
 
 
 class PortableGenerator:
@@ -67,12 +80,10 @@ def library_inputs(name, key, shape):
     return (tf32(a), tf32(b)) if key == "tf32" else (a, b)
 
 
-def tf32(x, reading="cut"):
-    """fp32 numbers as tf32 numbers, read in one of the ways of TF32_READINGS; infinities and NaN are only cut."""
-    words = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    finite = words & np.uint32(0x7F800000) != np.uint32(0x7F800000)
-    read = np.where(finite, TF32_READINGS[reading](words), words) & np.uint32(0xFFFFE000)
-    return read.view(np.float32).astype(np.float64)
+def tf32(x, rounding="toward_zero"):
+    """fp32 numbers as tf32 numbers."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        return TF32.round(np.asarray(x, np.float64), rounding)
 
 
 def sampled_lines(shape, count=20):
@@ -87,9 +98,14 @@ def sampled_inputs(operation, key, shape, kind):
     return operands(rng, (key, key), (rows.size, columns.size, shape[2]), kind)
 
 
-def read_index():
-    """The description of the recording: versions, cases, checksum of the outputs."""
-    return json.loads(INDEX.read_text())
+def as_multiplied(operation, *operands):
+    """Operands as a library multiplies them: those of tf32 products are rounded to nearest, ties to even."""
+    return tuple(tf32(x, "nearest_even") for x in operands) if operation == "tf32" else operands
+
+
+def read_index(path=INDEX):
+    """The description of a recording: versions, cases, checksum of the outputs."""
+    return json.loads(path.read_text())
 
 
 def read_outputs(index):
@@ -102,9 +118,9 @@ def read_outputs(index):
     path = DATA / index["outputs"]
     if not path.exists():
         raise FileNotFoundError(
-            f"{INDEX.name} promises {path.name}, which is missing beside it; restore it from the repository"
+            f"{path.name} is missing, which an index in {DATA.name}/ promises; restore it from the repository"
         )
     if hashlib.sha256(path.read_bytes()).hexdigest() != index["sha256"]:
-        raise ValueError(f"{path.name} is not the file that {INDEX.name} describes: its checksum differs")
+        raise ValueError(f"{path.name} is not the file that its index describes: its checksum differs")
     with np.load(path, allow_pickle=False) as archive:
         return {key: archive[key] for key in archive.files}

@@ -19,7 +19,17 @@ pytest.importorskip("triton")
 from matrix_units_cases import all_cases  # noqa: E402
 from matrix_units_data import KINDS, accumulators, bits, operands  # noqa: E402
 from matrix_units_prediction import Predictor, gathered  # noqa: E402
-from matrix_units_recordings import TF32_READINGS, PortableGenerator, sampled_inputs, sampled_lines, tf32  # noqa: E402
+from matrix_units_recordings import (  # noqa: E402
+    LIBRARY_KINDS,
+    TF32_PROBES,
+    TF32_READINGS,
+    TIES,
+    PortableGenerator,
+    as_multiplied,
+    sampled_inputs,
+    sampled_lines,
+    tf32,
+)
 
 from numfmt.matrix_units import chain, identify, split_k  # noqa: E402
 from numfmt.matrix_units.search import library_schedules  # noqa: E402
@@ -113,9 +123,9 @@ SHAPES = [
 ]
 
 
-# What fits the first kind of data is tried on the others.
-LIBRARY_KINDS = ("uniform", "cancelling", "wide")
-TIES = {"tf32": ("ties",)}
+# At this shape cuBLAS's tf32 kernel gives most tiles to one thread block each, and cuts K of the last ones in segments.
+SEGMENTED = (1024, 1024, 4096)
+SEGMENTED_ROWS, SEGMENTED_COLUMNS = slice(0, 256), slice(768, 1024)
 
 
 @pytest.fixture(scope="module")
@@ -185,8 +195,10 @@ def test_library_schedule(operation, shape, gpu, predictor, libraries, sampled_o
     for kind in (*LIBRARY_KINDS, *TIES.get(operation, ())):
         a, b, result, tensors = sampled_product(function, operation, key, shape, kind, gpu)
         sampled_outputs[f"{name}/{kind}"] = bits(result)
-        if operation == "tf32":
-            a, b = tf32(a, "ties to even"), tf32(b, "ties to even")
+        a, b = as_multiplied(operation, a, b)
+        if (operation, shape) == ("tf32", SEGMENTED):
+            whole = sampled_lines(shape)[0] >= SEGMENTED_ROWS.stop
+            a, result = a[whole], result[whole]
         matches = predictor.search(result, a, b, candidates, unit=facts, inputs=key)
         found[kind] = matches[:4]
         fitting = [match.schedule for match in matches if match.share == 1.0]
@@ -196,6 +208,7 @@ def test_library_schedule(operation, shape, gpu, predictor, libraries, sampled_o
         kernel=kernel_name(function, *tensors),
         best={kind: [str(match) for match in matches] for kind, matches in found.items()},
         share={kind: matches[0].share for kind, matches in found.items()},
+        compared=result.size,
         fitting=[schedule.call() for schedule in fitting],
     )
     assert fitting, "no schedule of the list gives the bits of every kind of data"
@@ -230,11 +243,6 @@ def test_library_tree(span, operation, shape, gpu, libraries):
     tree = found.tree.draw().splitlines()
     libraries.add(f"{operation} {m}x{n}x{k} {span} tree", tree=tree[:100], lines=len(tree), calls=found.calls)
     assert found.tree.leaves == set(positions)
-
-
-# At this shape cuBLAS's tf32 kernel gives most tiles to one thread block each, and cuts K of the last ones in segments.
-SEGMENTED = (1024, 1024, 4096)
-SEGMENTED_ROWS, SEGMENTED_COLUMNS = slice(0, 256), slice(768, 1024)
 
 
 def test_library_tf32_segments(gpu, libraries, sampled_outputs):
@@ -276,25 +284,13 @@ def test_library_tf32_segments(gpu, libraries, sampled_outputs):
     assert not any(differing)
 
 
-# fp32 numbers around ties of tf32: normal, subnormal, at both ends of the range, infinite, NaN.
-TF32_PROBES = np.array(
-    [0x3F800000 + low for low in (0x0FFF, 0x1000, 0x1001, 0x2000, 0x2FFF, 0x3000, 0x3001, 0x7FF000)]
-    + [0xBF801000, 0xBF803000, 0x3FFFF000, 0x3FFFFFFF]
-    + [0x00000001, 0x00000FFF, 0x00001000, 0x00001001, 0x00003000, 0x007FEFFF, 0x007FF000, 0x007FFFFF, 0x00801000]
-    + [0x7F7FE000, 0x7F7FEFFF, 0x7F7FF000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000]
-    + [0x7FFFFFFF, 0xFFFFFFFF],
-    np.uint32,
-)
-
-
 @pytest.mark.parametrize("side", ["a", "b"])
 def test_library_tf32_rounding_of_operands(side, gpu, libraries, sampled_outputs):
     """torch's tf32 product rounds fp32 operands to nearest, ties to even: a product by 1 shows the operand as it was
     multiplied.
     """
     probes = torch.from_numpy(TF32_PROBES.view(np.int32)).to(gpu.DEVICE).view(torch.float32)
-    finite = np.isfinite(TF32_PROBES.view(np.float32))
-    readings = {name: tf32(TF32_PROBES.view(np.float32), name).astype(np.float32) for name in TF32_READINGS}
+    readings = {name: tf32(TF32_PROBES.view(np.float32), name) for name in TF32_READINGS}
     named = {}
     for m, n, k in SHAPES:
         a, b = torch.zeros(m, k, device=gpu.DEVICE), torch.zeros(k, n, device=gpu.DEVICE)
@@ -306,12 +302,12 @@ def test_library_tf32_rounding_of_operands(side, gpu, libraries, sampled_outputs
         seen = result[: len(probes), 0] if side == "a" else result[0, : len(probes)]
         shape = f"{m}x{n}x{k}"
         sampled_outputs[f"tf32 {shape}/probes of {side}"] = bits(np.ascontiguousarray(seen))
-        fits = [name for name, read in readings.items() if (read[finite] == seen[finite]).all()]
+        fits = [name for name, read in readings.items() if np.array_equal(read, seen, equal_nan=True)]
         named[shape] = fits or [
             f"{x:08x}->{y:08x}" for x, y in zip(TF32_PROBES.tolist(), bits(seen).tolist(), strict=True)
         ]
     libraries.add(f"tf32 reads {side}", **named)
-    assert all(fits == ["ties to even"] for fits in named.values())
+    assert all(fits == ["nearest_even"] for fits in named.values())
 
 
 # ------------------------------------------------------------------------------------------------------------- identify

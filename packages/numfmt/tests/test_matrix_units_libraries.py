@@ -1,0 +1,122 @@
+"""torch's products on an H200, recorded, against one schedule each: eight shapes of every operand type, three to four
+kinds of data.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from matrix_units_data import bits
+from matrix_units_recordings import (
+    LIBRARY_INDEX,
+    LIBRARY_KINDS,
+    TF32_PROBES,
+    TF32_READINGS,
+    TIES,
+    as_multiplied,
+    read_index,
+    read_outputs,
+    sampled_inputs,
+    sampled_lines,
+    tf32,
+)
+
+from numfmt import TF32, matrix_units
+
+INDEX = read_index(LIBRARY_INDEX)
+# The format of the operands and the unit of every operation.
+OPERATIONS = {
+    "bf16": ("bf16", "hopper"),
+    "fp16": ("fp16", "hopper"),
+    "tf32": ("tf32", "hopper"),
+    "fp32": ("fp32", "simt.fma"),
+    "fp8 fast": ("e4m3", "hopper"),
+    "fp8 promoted": ("e4m3", "hopper"),
+}
+
+
+def split_name(name):
+    """The operation and the shape (M, N, K) of a product's name."""
+    operation, _, shape = name.rpartition(" ")
+    return operation, tuple(map(int, shape.split("x")))
+
+
+@pytest.fixture(scope="module")
+def outputs():
+    return read_outputs(INDEX)
+
+
+def predicted(name, kind, call, read=as_multiplied):
+    """The sampled outputs under a schedule."""
+    operation, shape = split_name(name)
+    key, unit = OPERATIONS[operation]
+    a, b = read(operation, *sampled_inputs(operation, key, shape, kind))
+    schedule = eval(call, vars(matrix_units).copy())
+    return bits(matrix_units.matmul(a, b, unit=unit, inputs=key, schedule=schedule, threads=1))
+
+
+# cuBLAS's kernel for this product gives a tile of 128 x 64 outputs to one thread block each, but cuts the K of the last
+# eight tiles into segments of 8 and 9 blocks of 32, which other blocks compute.
+SEGMENTED = "tf32 1024x1024x4096"
+SEGMENTS = np.cumsum([0] + [8 * 32] * 7 + [9 * 32] * 8)
+
+
+@pytest.mark.parametrize("name", [name for name in INDEX["products"] if name != SEGMENTED])
+def test_one_schedule_gives_a_products_bits_on_all_data(name, outputs):
+    operation, _ = split_name(name)
+    for kind in (*LIBRARY_KINDS, *TIES.get(operation, ())):
+        np.testing.assert_array_equal(
+            predicted(name, kind, INDEX["products"][name]), outputs[f"{name}/{kind}"], err_msg=kind
+        )
+
+
+@pytest.mark.parametrize("kind", ["uniform", "wide", "ties"])
+def test_the_product_in_segments(kind, outputs):
+    """Whole tiles are one chain, bit for bit. The others are the sum of the segments' chains, up to its roundings."""
+    _, shape = split_name(SEGMENTED)
+    rows, columns = sampled_lines(shape)
+    recorded = outputs[f"{SEGMENTED}/{kind}"]
+    whole = predicted(SEGMENTED, kind, "chain()")
+    in_segments = (rows[:, None] < 256) & (columns >= 768)
+    np.testing.assert_array_equal(whole == recorded, ~in_segments)
+
+    a, b = as_multiplied("tf32", *sampled_inputs("tf32", "tf32", shape, kind))
+
+    def distance(cuts):
+        """From the exact sum of chains between cuts to the recorded outputs, in unit roundoffs of the magnitudes."""
+        parts = np.array(
+            [
+                matrix_units.matmul(a[:, i:j], b[i:j], unit="hopper", inputs="tf32", threads=1)[in_segments]
+                for i, j in itertools.pairwise(cuts)
+            ],
+            np.float64,
+        )
+        error = np.abs(recorded.view(np.float32)[in_segments] - parts.sum(axis=0))
+        return np.sqrt(np.mean((error / (2.0**-24 * np.abs(parts).sum(axis=0))) ** 2))
+
+    # Fourteen additions round sums that are far below the sum of magnitudes. Chains between other cuts differ by what
+    # the unit cuts off, which is more.
+    moved = [[0, *SEGMENTS[1:-1] + by, 4096] for by in (-32, 32)]
+    others = [*moved, 4096 - SEGMENTS[::-1], range(0, 4097, 256), [0, 4096]]
+    assert distance(SEGMENTS) < 0.5 * min(map(distance, others))
+
+
+@pytest.mark.parametrize("rounding", [name for name in TF32_READINGS if name != "nearest_even"])
+def test_operands_read_in_another_way_give_other_bits(rounding, outputs):
+    name = "tf32 64x64x4096"
+
+    def read(_, a, b):
+        return tf32(a, rounding), tf32(b, rounding)
+
+    got = predicted(name, "ties", INDEX["products"][name], read)
+    assert (got == outputs[f"{name}/ties"]).mean() < 0.1
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_torchs_tf32_products_read_operands_as_tf32_rounds(side, outputs):
+    """Ties to even, also of subnormals; what is too large becomes infinite, and no NaN is cut to an infinity."""
+    probes = TF32_PROBES.view(np.float32)
+    recorded = [outputs[key].view(np.float32) for key in outputs if key.endswith(f"/probes of {side}")]
+    assert len(recorded) == 8
+    for seen in recorded:
+        np.testing.assert_array_equal(seen, TF32.round(probes))
