@@ -580,6 +580,16 @@ def test_descriptors_made_in_the_kernel(domain):
         equal(algebra.embed(o, "fp32"), algebra.add(algebra.mul(x, two), y))
 
 
+@pytest.mark.skipif(not hasattr(kernels.tl, "make_block_ptr"), reason="Triton 3.9 has no block pointers")
+@pytest.mark.filterwarnings("ignore:tl.make_block_ptr is deprecated")
+def test_block_pointers():
+    a = floats(20 * 28).reshape(20, 28)
+    for domain in ("ieee", "hardware"):
+        o = np.zeros_like(a)
+        run(kernels.block_pointers, (2,), a, o, 20, 28, BM=16, BN=16, domain=domain)
+        equal(o, a + a)
+
+
 def test_descriptors_may_pad_with_nan():
     a, o = floats(5 * 8).reshape(5, 8), np.zeros((16, 16), F32)
     run(kernels.nan_padding, (1,), a, o, 5, 8, B=16, bounds="all")  # the outside of a descriptor is no mistake
