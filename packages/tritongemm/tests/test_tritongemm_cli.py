@@ -1,6 +1,9 @@
 """The command: exit statuses, bad input in one sentence each, and reports that escape what is not theirs."""
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -13,7 +16,7 @@ from tritongemm.auditing.document import Document, Plot, Section, Series
 from tritongemm.auditing.page import page
 from tritongemm.auditing.signatures import SIGNATURES, signature_of
 from tritongemm.errors import Unavailable, UsageError
-from tritongemm.files import replaced
+from tritongemm.files import replaced, why_unwritable
 from tritongemm.tables import Table, figure, percent, share, short
 
 QUICK = ["--m", "40", "--n", "36", "--k", "70", "--device", "cpu"]
@@ -145,6 +148,28 @@ def test_an_operation_that_is_not_known_exits_with_3_and_one_sentence(folder, ca
         ({}, ["--m", "99999999"], ["M: 99999999"]),
         ({}, ["--max-time", "0"], ["max_time: 0.0 seconds"]),
         ({}, ["--atol=-1"], ["atol, rtol: -1.0"]),
+        ({}, ["--rtol", "inf"], ["atol, rtol: 0.0001 and inf"]),
+        ({}, ["--seed", "-1"], ["seed: -1", "not negative"]),
+        (
+            {},
+            ["--const-b", "BLOCK_M=wide"],
+            ["blocked_kernel: BLOCK_M is 'wide'", "positive whole number", "--const-b"],
+        ),
+        ({}, ["--const-b", "BLOCK_N=0"], ["blocked_kernel: BLOCK_N is 0"]),
+        ({}, ["--const-b", "BLOCK_K=1.5"], ["blocked_kernel: BLOCK_K is 1.5"]),
+        (
+            {"x.py": "raise BaseException('no')\n"},
+            ["x.py:k"],
+            ["importing x.py failed", "line 1", "BaseException: no"],
+        ),
+        ({"x.py": "\0"}, ["x.py:k"], ["A: importing x.py failed at x.py", "null bytes"]),
+        ({}, [":"], ["A: ':' is neither"]),
+        (
+            {"taken": ""},
+            ["--out", "taken"],
+            ["--out: no report", "'taken'", "is no folder", "--no-report"],
+        ),
+        ({"taken": ""}, ["--out", "taken/deeper"], ["--out: no report can be written", "taken is no folder"]),
     ],
 )
 def test_wrong_use_is_one_sentence_and_exits_with_2(folder, capsys, files, arguments, words):
@@ -157,6 +182,73 @@ def test_wrong_use_is_one_sentence_and_exits_with_2(folder, capsys, files, argum
     for text in words:
         assert text in said
     assert not (folder / "reports").exists()
+
+
+@pytest.mark.triton
+def test_sizes_beyond_the_memory_are_one_sentence(capsys):
+    pytest.importorskip("triton")
+    size = ["--m", "1048576", "--n", "1048576", "--k", "1048576", "--device", "cpu"]
+    said = complaint(capsys, *size)
+    assert "M, N, K: 1048576, 1048576 and 1048576 make operands of 16,384.0 GiB" in said
+    assert "give smaller sizes" in said
+
+
+@pytest.mark.triton
+def test_a_report_that_cannot_be_written_after_all_is_one_sentence(folder, capsys, monkeypatch):
+    pytest.importorskip("triton")
+
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tritongemm.auditing.run.replaced", full)
+    assert main(["audit", *QUICK]) == 2
+    out, err = capsys.readouterr()
+    assert "4. Verdict: PASS" in out  # The work is not lost.
+    assert err.startswith("tritongemm audit: --out: no report can be written to 'reports' (No space left on device)")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.triton
+def test_an_interrupted_audit_leaves_the_old_report(folder, capsys, monkeypatch):
+    pytest.importorskip("triton")
+    (folder / "reports").mkdir()
+    (folder / "reports" / "audit.json").write_text("old")
+
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tritongemm.auditing.run.sampled", interrupted)
+    assert main(["audit", *QUICK]) == 130
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "interrupted; reports of earlier runs are as they were" in err
+    assert (folder / "reports" / "audit.json").read_text() == "old"
+    assert [p.name for p in (folder / "reports").iterdir()] == ["audit.json"]
+
+
+@pytest.mark.triton
+def test_a_terminal_without_mathematical_signs_and_a_closed_pipe_are_no_tracebacks(tmp_path):
+    pytest.importorskip("triton")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "tritongemm", "audit", *QUICK, "--no-report"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert run.returncode == 0, run.stderr
+    assert "A ? B" in run.stdout
+    read, write = os.pipe()
+    os.close(read)
+    run = subprocess.run([sys.executable, "-m", "tritongemm", "challenge", "--quick"], stdout=write,
+                         stderr=subprocess.PIPE, text=True, cwd=tmp_path)  # fmt: skip
+    os.close(write)
+    assert (run.returncode, run.stderr) == (141, "")
+
+
+def test_a_folder_that_cannot_take_files_is_told_without_making_anything(tmp_path):
+    assert why_unwritable(tmp_path / "new" / "deep", ["x"]) is None
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "x").mkdir()
+    assert why_unwritable(tmp_path, ["x"]) == f"{tmp_path / 'x'} is a folder"
+    (tmp_path / "file").write_text("")
+    assert why_unwritable(tmp_path / "file" / "deep") == f"{tmp_path / 'file'} is no folder"
 
 
 def test_arguments_that_are_none_exit_with_2(capsys):
@@ -226,7 +318,7 @@ def test_the_interpreter_is_refused(tmp_path):
     (tmp_path / "x.py").write_text(HEAD + LANES.format(name="kernel", default=" = 32", stop=""))
     run = subprocess.run(
         [sys.executable, "-m", "tritongemm", "audit", "x.py", *QUICK, "--no-report"],
-        capture_output=True, text=True, cwd=tmp_path, env={**__import__("os").environ, "TRITON_INTERPRET": "1"},
+        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "TRITON_INTERPRET": "1"},
     )  # fmt: skip
     assert run.returncode == 2
     assert "unset TRITON_INTERPRET" in run.stderr
@@ -280,6 +372,36 @@ def test_the_page_escapes_every_text():
     assert "<script" not in html
     assert "&lt;script&gt;" in html
     assert 'alert("' not in html.replace("&quot;", "")
+
+
+@pytest.mark.parametrize(("wide", "fits"), [(1200, True), (500, False)])
+def test_the_page_fits_its_window(tmp_path, wide, fits):
+    """In a browser: on a desktop no table needs to be scrolled, on a phone tables scroll and the page does not."""
+    browser = next((b for b in map(shutil.which, ("chromium", "google-chrome", "chromium-browser")) if b), None)
+    if browser is None:
+        pytest.skip("needs a browser: chromium or google-chrome")
+    name = "a_kernel_with_a_name_of_sixty_characters_as_generators_make_it"
+    columns = ("", "outputs", "max |e|", "max |e|/(u·sum|p|)", "rms/(u·sum|p|)", "bias", "<= 1 ulp",
+               "outside of float64", "... of the reference")  # fmt: skip
+    rows = [(f"{k}: {name}", "33,554,432", "5.56e-04", "0.00345", "0.400", "+0.02", "100.0 %", "12,345,678",
+             "12,345,678") for k in "AB"]  # fmt: skip
+    items = [Table(columns, rows, "Errors", [f"Reference: {name}."]), Plot(name, name, name, [], 2, None, name)]
+    items.append(Plot("p", "x", "y", [Series(name, [0, 1], [1, 2], "line", 0)], 2, None, ""))
+    html = page(Document(f"Audit of A: {name} and B: {name}", "PASS", [name * 3], [name], [Section("2", items)]))
+    measure = """<script>onload = () => { const over = x => x.scrollWidth - x.clientWidth;
+      document.title = "over " + over(document.documentElement) + " "
+        + Math.max(...[...document.querySelectorAll(".wide")].map(over)); }</script>"""
+    html = re.sub(r"<meta http-equiv=.*>", "", html).replace("</body>", measure + "</body>")
+    (tmp_path / "page.html").write_text(html)
+    run = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
+         f"--window-size={wide},2000", "--dump-dom", (tmp_path / "page.html").as_uri()],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    found = re.search(r"<title>over (-?\d+) (-?\d+)</title>", run.stdout)
+    assert found, run.stderr
+    assert int(found[1]) <= 0
+    assert (int(found[2]) <= 0) == fits
 
 
 @pytest.mark.parametrize("signature", SIGNATURES, ids=lambda s: s.name)

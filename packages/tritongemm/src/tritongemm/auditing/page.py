@@ -31,6 +31,7 @@ p { margin: .5rem 0; overflow-wrap: anywhere; }
   linear-gradient(to right, var(--line), transparent) left / .9rem 100% no-repeat scroll,
   linear-gradient(to left, var(--line), transparent) right / .9rem 100% no-repeat scroll; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+.caption, figcaption, .key { overflow-wrap: anywhere; min-width: 0; }
 .caption { font-weight: 600; font-size: .9rem; margin: 1rem 0 0; }
 th, td { padding: .3rem .55rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: bottom; }
 th:first-child, td:first-child { padding-left: 0; }
