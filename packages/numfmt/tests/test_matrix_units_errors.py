@@ -1,5 +1,7 @@
 """Bad input: each error names the argument, what was given and the way out."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -184,3 +186,20 @@ def test_accumulator_names_and_aliases():
     assert find_unit("hopper", "fp8e5").name == "hopper.wgmma"
     assert matmul(A16, B16, accumulator="fp16").dtype == np.float16
     assert matmul(A16, B16, schedule=chain())[0, 0] == 32
+
+
+@pytest.mark.parametrize(("inputs", "dtype"), [("fp16", np.float16), ("e4m3", np.float64), ("tf32", np.float32)])
+def test_memory_does_not_grow_with_k(inputs, dtype):
+    """Beyond operands and result, memory is that of a tile and a slice of k, checking of the inputs included."""
+
+    def peak(k):
+        a, b = np.ones((32, k), dtype), np.ones((k, 32), dtype)
+        tracemalloc.start()
+        try:
+            matmul(a, b, inputs=inputs, engine="numpy", threads=1)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(64)  # what is made once
+    assert peak(16384) < 1.1 * peak(4096)

@@ -193,7 +193,8 @@ def as_matrix(x: ArrayLike, argument: str) -> NDArray[Any]:
     return array
 
 
-_CHECKED_AT_ONCE = 1 << 20
+# Values whose intermediates stay in the cache.
+_CHECKED_AT_ONCE = 1 << 16
 
 
 def check_values(array: NDArray[Any], key: str, argument: str) -> None:
