@@ -36,7 +36,6 @@ from matrix_units_recordings import (  # noqa: E402
     recorded_k,
 )
 
-from numfmt.matrix_units import chain  # noqa: E402
 from numfmt.matrix_units.search import library_schedules  # noqa: E402
 from numfmt.matrix_units.units import find_unit  # noqa: E402
 
@@ -69,7 +68,10 @@ def record_libraries(outputs, predictor):
             result = function(device.to_device(a, key), device.to_device(b, key)).cpu().numpy()
             outputs[name] = kept(result)
             facts = find_unit(unit, key, "fp32")
-            candidates = [chain()] if operation == "fp32" else list(library_schedules(shape[2], facts))
+            candidates = list(library_schedules(shape[2], facts))
+            if operation == "fp32":
+                # Fused multiply-adds in NumPy are slow, and every fp32 product so far was added in order.
+                candidates = [one for one in candidates if getattr(one, "reduction", "sequential") == "sequential"]
             best = predictor.search(
                 result[:KEPT_ROWS, :KEPT_COLUMNS],
                 a[:KEPT_ROWS],
