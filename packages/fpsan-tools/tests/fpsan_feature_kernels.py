@@ -656,7 +656,7 @@ def scaled_by_a_global(a, o, B: tl.constexpr):
 
 @triton.jit
 def block_pointers(a, o, M, N, BM: tl.constexpr, BN: tl.constexpr):
-    """Twice a matrix, in steps along its rows (Triton 3.8 only)."""
+    """Twice a matrix, in steps along its rows (not in Triton 3.9)."""
     x = tl.make_block_ptr(a, (M, N), (N, 1), (tl.program_id(0) * BM, 0), (BM, BN), (1, 0))
     y = tl.make_block_ptr(o, (M, N), (N, 1), (tl.program_id(0) * BM, 0), (BM, BN), (1, 0))
     for _ in range(0, N, BN):
