@@ -587,7 +587,7 @@ def test_block_pointers_where_triton_still_has_them():
         o = np.zeros_like(a)
         arguments, options = (a, o, 20, 28), {"BM": 16, "BN": 16, "domain": domain}
         if not kernels.triton.__version__.startswith("3.8."):
-            with pytest.raises(CompilationFailed, match="(?s)kernel 'block_pointers'.*have been removed"):
+            with pytest.raises(CompilationFailed, match=r"(?s)kernel 'block_pointers'.*have been removed"):
                 run(kernels.block_pointers, (2,), *arguments, **options)
             continue
         run(kernels.block_pointers, (2,), *arguments, **options)
