@@ -281,6 +281,17 @@ def test_a_triton_that_is_too_old_is_one_sentence(monkeypatch, capsys, version):
     assert "starts with 3.8" in said
 
 
+@pytest.mark.parametrize("command", ["audit", "challenge"])
+def test_a_triton_that_cannot_be_imported_is_one_sentence(monkeypatch, capsys, command):
+    monkeypatch.setattr(contestants.importlib.metadata, "version", lambda name: "3.9.0")
+    monkeypatch.setitem(sys.modules, "triton", None)  # as if its libraries were broken
+    assert main([command, *(QUICK if command == "audit" else ["--quick"])]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"tritongemm {command}: Triton 3.9.0 is installed but cannot be imported")
+    assert err.count("\n") == 1
+
+
 def test_a_triton_that_was_not_tested_is_remarked(monkeypatch):
     for version, remark in (("3.8.0", False), ("3.9.0", False), ("3.10.0", True), ("4.0.1", True)):
         monkeypatch.setattr(contestants.importlib.metadata, "version", lambda name, v=version: v)

@@ -236,10 +236,10 @@ def _no_report(folder: str, reason: str) -> str:
 
 def _challenge(options: argparse.Namespace) -> int:
     from tritongemm import challenge
-    from tritongemm.auditing.contestants import triton_version
+    from tritongemm.auditing.contestants import usable_triton
     from tritongemm.progress import Progress
 
-    triton_version()
+    usable_triton()
     from tritongemm.kernels.blocked import blocked
     from tritongemm.kernels.strided_lanes import strided_lanes
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from tritongemm.auditing.grids import Grid, derived_grid, grid_from_expression, tile_constant
 from tritongemm.auditing.signatures import Signature, signature_of
-from tritongemm.errors import Unavailable, UsageError, nearest
+from tritongemm.errors import Unavailable, UsageError, nearest, one_line
 
 # The kernels of this package, by short name.
 OWN = {
@@ -64,6 +64,23 @@ def triton_version() -> tuple[str, str | None]:
     if numbers >= TOO_NEW_TRITON:
         return version, f"Triton {version} is newer than the versions tested here (3.8 and 3.9)"
     return version, None
+
+
+def usable_triton() -> tuple[str, str | None]:
+    """`triton_version`, of a Triton that can be imported too.
+
+    Raises:
+        Unavailable: Triton is missing, too old, or broken.
+    """
+    version, remark = triton_version()
+    try:
+        importlib.import_module("triton")
+    except (ImportError, OSError) as error:
+        raise Unavailable(
+            f"Triton {version} is installed but cannot be imported ({one_line(error)}); install it anew: "
+            "pip install --force-reinstall 'triton>=3.8,<3.10'."
+        ) from error
+    return version, remark
 
 
 @dataclass(frozen=True)
@@ -364,7 +381,7 @@ def constants_of(spec: str, argument: str) -> set[str]:
         spec: The kernel, as for `find`.
         argument: What to call the argument in errors.
     """
-    triton_version()
+    usable_triton()
     found, name = find(spec, argument)
     return {p.name for p in _unwrap(found, name).kernel.params if p.is_constexpr} | set(_OPTIONS)
 

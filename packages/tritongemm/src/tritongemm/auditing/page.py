@@ -56,8 +56,9 @@ border-radius: 50%;
   background: currentColor; }
 .key.c0 i { color: var(--c0); } .key.c1 i { color: var(--c1); } .key.c2 i { color: var(--c2); }
 .key.c3 i { color: var(--c3); }
+@media (min-width: 40rem) { td.text:first-child { min-width: 12.5rem; } }
 @media (max-width: 40rem) { body { padding: 1rem .9rem 3rem; } figure { padding: .7rem; } table { font-size: .82rem; }
-  td.text { min-width: 6.5rem; } }
+  td.text { min-width: 8rem; } }
 """
 _CLASSES = {"PASS": "pass", "PASS WITH LIMITATIONS": "limits", "INCONCLUSIVE": "limits", "FAIL": "fail"}
 

@@ -19,7 +19,7 @@ import tritongemm
 from tritongemm.accuracy import Tolerance
 from tritongemm.auditing import explanation
 from tritongemm.auditing.algebra import AlgebraEvidence, compare
-from tritongemm.auditing.contestants import Choices, Contestant, contestant, find, origin, triton_version
+from tritongemm.auditing.contestants import Choices, Contestant, contestant, find, origin, usable_triton
 from tritongemm.auditing.devices import Gpu, codes_of, device_named, values_of
 from tritongemm.auditing.diagnosis import diagnose
 from tritongemm.auditing.document import Document
@@ -224,7 +224,7 @@ def audit(
     if distribution not in DISTRIBUTIONS:
         raise UsageError(f"distribution: {distribution!r} is unknown. {nearest(distribution, DISTRIBUTIONS)}")
     kinds = (name_of(dtype_named(dtype)), name_of(dtype_named(out_dtype or dtype, "out_dtype")))
-    version, untested = triton_version()
+    version, untested = usable_triton()
     place = device_named(device)
     pair = []
     for letter, given, choices in (("A", kernel_a, choices_a), ("B", kernel_b, choices_b)):
