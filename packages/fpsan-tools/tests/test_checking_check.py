@@ -69,6 +69,19 @@ def test_bare_kernels_with_launch_and_constants_that_depend_on_inputs():
     assert quick(a, b).equal
 
 
+def test_a_grid_may_depend_on_the_shapes_of_the_arrays():
+    seen = []
+
+    def grid(bound):
+        seen.append(bound["x"])
+        return (k.cdiv(bound["x"].shape[0], bound["BLOCK"]),)
+
+    verdict = quick(launch(k.scaled, grid, BLOCK=16), launch(k.scaled, grid, BLOCK=64))
+    assert verdict.kernels == {"a": ("scaled[7, 1, 1]",), "b": ("scaled[2, 1, 1]",)}
+    assert verdict.equal
+    assert all(isinstance(x, np.ndarray) for x in seen)
+
+
 def test_autotuned_kernels_bring_their_own_constants():
     assert quick(launch(k.autotuned, (4,)), k.by_64).equal
 

@@ -331,8 +331,13 @@ def _address(machine: Machine, array: Passed) -> int:
     return machine.memory.address(array.first) if array.span.high > array.span.low else 0
 
 
+def _as_given(bound: dict[str, Any]) -> dict[str, Any]:
+    """The bound arguments with the caller's own arrays: a grid may depend on their shapes."""
+    return {name: value.span.owner if isinstance(value, Passed) else value for name, value in bound.items()}
+
+
 def _grid(grid: Any, bound: dict[str, Any]) -> tuple[int, int, int]:
-    size = grid(bound) if callable(grid) else grid
+    size = grid(_as_given(bound)) if callable(grid) else grid
     axes = tuple(int(n) for n in (size if isinstance(size, tuple | list) else (size,)))
     if not 1 <= len(axes) <= 3 or min(axes) < 0:
         raise FpsanError(f"grid {size!r}: one to three numbers of programs, none negative, are expected")
