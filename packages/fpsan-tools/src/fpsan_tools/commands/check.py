@@ -17,16 +17,19 @@ from fpsan_tools.commands import expressions, sources
 from fpsan_tools.exceptions import FpsanError, TritonUnavailable
 
 _EPILOG = """\
-A and B are file.py:name or package.module:name: functions that launch kernels, or kernels themselves. The named files
-are executed, as an import would. A kernel needs a grid: --grid 'cdiv(M, BLOCK_M), cdiv(N, BLOCK_N)', or in SPEC.
+A and B are file.py:name or package.module:name: functions that launch kernels, or kernels
+themselves. The named files are executed, as an import would. A kernel needs a grid:
+--grid 'cdiv(M, BLOCK_M), cdiv(N, BLOCK_N)', or in SPEC.
 
 SPEC is a Python file with
-  make_inputs(rng, M=64, N=32)   the arguments of both sides, as a dictionary or tuple; whole-number defaults are sizes
-                                 that the diagnosis varies
-  grid, constants                optional, for kernels: a tuple or function of the bound arguments, and a dictionary; or
-                                 dictionaries of those by kernel name
+  make_inputs(rng, M=64, N=32)   the arguments of both sides, as a dictionary or tuple;
+                                 whole-number defaults are sizes that the diagnosis varies
+  grid, constants                optional, for kernels: a tuple or function of the bound
+                                 arguments, and a dictionary; or dictionaries of those by
+                                 kernel name
   outputs                        optional: names of the arrays to compare
-or spec.py:function, or an .npz file of named arrays (numbers are arrays without axes; nothing is unpickled).
+or spec.py:function, or an .npz file of named arrays (numbers are arrays without axes; nothing
+is unpickled).
 
 Exit status: 0 equal, 1 different, 2 wrong use, 3 inconclusive.
 """
@@ -41,8 +44,8 @@ def register(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("a", metavar="A", help="first side")
-    command.add_argument("b", metavar="B", help="second side")
+    command.add_argument("a", metavar="A", help="first kernel or launcher, as file.py:name")
+    command.add_argument("b", metavar="B", help="second one, likewise")
     command.add_argument("--inputs", required=True, metavar="SPEC", help="spec.py, spec.py:function or data.npz")
     command.add_argument(
         "--engine", default="auto", help="cpu, gpu or auto (default): the GPU for inputs that lie there"
@@ -51,8 +54,17 @@ def register(subparsers: Any) -> None:
     command.add_argument(
         "--bounds", default="live", help="live (default), or all: masked-off lanes must be inside, too"
     )
-    command.add_argument("--seeds", type=expressions.numbers, default=(0, 1), metavar="N,N", help="default 0,1")
-    command.add_argument("--size", type=expressions.size, action="append", default=[], metavar="NAME=N", help="a size")
+    command.add_argument(
+        "--seeds", type=expressions.numbers, default=(0, 1), metavar="N,N", help="seeds of the inputs (default 0,1)"
+    )
+    command.add_argument(
+        "--size",
+        type=expressions.size,
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="another value for a size of make_inputs",
+    )
     command.add_argument(
         "--output", action="append", metavar="NAME", help="an array to compare (default: what changes)"
     )
