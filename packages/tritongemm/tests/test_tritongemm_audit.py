@@ -16,6 +16,7 @@ from tritongemm.auditing.diagnosis import region
 from tritongemm.auditing.rounding import Setting, full
 from tritongemm.auditing.sampling import AT_RISK, draw, most_at_risk, rectangles, survey
 from tritongemm.auditing.verdict import judge
+from tritongemm.errors import UsageError
 from tritongemm.orders import SummationOrder
 
 kernels = pytest.importorskip("tritongemm_audit_kernels")
@@ -302,6 +303,22 @@ def test_a_kernel_that_adds_to_c_needs_its_zeros():
     assert zeroed.facts["replay"].endswith("--zeroed-a --const-b BLOCK_M=16 --const-b BLOCK_N=16")
     tuned = audit(kernels.split_tuned_kernel, "blocked", **SMALL, choices_a=Choices(grid=grid), choices_b=TILES)
     assert tuned.status == "PASS WITH LIMITATIONS", str(tuned)
+
+
+def test_results_beyond_the_output_type_are_no_pass(tmp_path):
+    result = audit(**QUICK, dtype="bf16", out_dtype="fp16", distribution="wide")
+    assert result.status == "INCONCLUSIVE", str(result)
+    assert "too large for the output's type" in told(result)
+    page, data = result.save(tmp_path)  # Figures that are NaN have a place in neither.
+    assert json.loads(data.read_text())["verdict"]["status"] == "INCONCLUSIVE"
+    assert "nothing to show" in page.read_text()
+
+
+@pytest.mark.parametrize("wrong", [-1.0, float("nan"), float("inf")])
+def test_a_tolerance_that_is_none_is_refused(wrong):
+    for given in ({"atol": wrong}, {"rtol": wrong}):
+        with pytest.raises(UsageError, match="finite and not negative"):
+            Tolerance(**given)
 
 
 def test_a_stride_that_is_ignored_is_named():

@@ -149,6 +149,7 @@ def test_an_operation_that_is_not_known_exits_with_3_and_one_sentence(folder, ca
         ({}, ["--max-time", "0"], ["max_time: 0.0 seconds"]),
         ({}, ["--atol=-1"], ["atol, rtol: -1.0"]),
         ({}, ["--rtol", "inf"], ["atol, rtol: 0.0001 and inf"]),
+        ({}, ["--inputs", "wide", "--dtype", "fp16"], ["inputs: U(-1, 1) times 2^-20", "fp16's largest number 65504"]),
         ({}, ["--seed", "-1"], ["seed: -1", "not negative"]),
         (
             {},

@@ -58,10 +58,18 @@ _LAMBDA = 6.0
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|actual - expected| <= atol + rtol·|expected|, the test of `numpy.allclose` and `torch.allclose`."""
+    """|actual - expected| <= atol + rtol·|expected|, the test of `numpy.allclose` and `torch.allclose`.
+
+    Raises:
+        UsageError: One of them is negative, infinite or NaN.
+    """
 
     atol: float = 1e-4
     rtol: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.atol < math.inf and 0 <= self.rtol < math.inf):
+            raise UsageError(f"atol, rtol: {self.atol} and {self.rtol}; tolerances are finite and not negative.")
 
     def outside(self, actual: Array, expected: Array) -> Array:
         """Where the test fails; both arrays float64."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
 import time
@@ -216,13 +215,14 @@ def audit(
             raise UsageError(f"{name}: {value}, but an audit needs 1 to {_LARGEST_DIMENSION}.")
     if not max_time > 0:
         raise UsageError(f"max_time: {max_time} seconds; give a positive number.")
-    if not (0 <= atol < math.inf and 0 <= rtol < math.inf):
-        raise UsageError(f"atol, rtol: {atol} and {rtol}; tolerances are finite and not negative.")
+    tolerance = Tolerance(atol, rtol)
     if seed < 0:
         raise UsageError(f"seed: {seed}; give a whole number that is not negative.")
     _check_memory(M, N, K)
     if distribution not in DISTRIBUTIONS:
-        raise UsageError(f"distribution: {distribution!r} is unknown. {nearest(distribution, DISTRIBUTIONS)}")
+        raise UsageError(
+            f"inputs: {distribution!r} is no distribution of operands. {nearest(distribution, DISTRIBUTIONS)}"
+        )
     kinds = (name_of(dtype_named(dtype)), name_of(dtype_named(out_dtype or dtype, "out_dtype")))
     version, untested = usable_triton()
     place = device_named(device)
@@ -231,6 +231,15 @@ def audit(
         found, name, spec = (*find(given, letter), given) if isinstance(given, str) else (given, *origin(given))
         pair.append(contestant(found, letter, spec, name, choices))
     contestants = (pair[0], pair[1])
+    show("drawing the operands", 0)
+    a, b = draw(M, N, K, seed, distribution)
+    if kinds[0] != "fp32":
+        a, b = (values_of(codes_of(x, kinds[0]), kinds[0]).reshape(x.shape) for x in (a, b))
+        if not (np.isfinite(a).all() and np.isfinite(b).all()):
+            raise UsageError(
+                f"inputs: {DISTRIBUTION_TEXT[distribution]} reaches beyond {kinds[0]}'s largest number "
+                f"{dtype_named(kinds[0]).max:g}; choose other --inputs, or --dtype bf16 or fp32."
+            )
     show("comparing payloads", 0)
     evidence = compare(
         contestants,
@@ -245,11 +254,7 @@ def audit(
     if wrong and not evidence.diagnosis:
         show("finding out what differs", 0)
         evidence.diagnosis = diagnose(evidence, contestants, place, kinds, seed)
-    show("drawing the operands", 0)
-    a, b = draw(M, N, K, seed, distribution)
-    if kinds[0] != "fp32":
-        a, b = (values_of(codes_of(x, kinds[0]), kinds[0]).reshape(x.shape) for x in (a, b))
-    setting = Setting(a, b, kinds, Tolerance(atol, rtol), seed)
+    setting = Setting(a, b, kinds, tolerance, seed)
     rounding, problem = None, ""
     try:
         if isinstance(place, Gpu):

@@ -5,7 +5,8 @@ fused multiply-adds where that is larger, for a library may add in a better orde
 type, when no error exceeds the a-priori bound of its summation order, and when NaN and infinities are where they
 belong. Two sound kernels of the same algebra PASS; WITH LIMITATIONS, when part of the question was left out. Anything
 unsound, or a different algebra, is a FAIL. The audit is INCONCLUSIVE when the algebra could not be run, or not even for
-tails and strides, or when the reference itself is off by more than a tenth of the results' size.
+tails and strides, or when the reference itself is off by more than a tenth of the results' size, or when more than a
+tenth of the results are too large for the output's type.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ EXIT_CODES = {PASS: 0, LIMITED: 0, FAIL: 1, INCONCLUSIVE: 3}
 
 _ALLOWED_RATIO = 2.0
 _MEANINGLESS_REFERENCE = 0.1
+_MOST_NOT_FINITE = 0.1
 # Below this ratio of rms errors two kernels are called equally accurate.
 _NOTICEABLE = 1.25
 
@@ -143,6 +145,12 @@ def _judge_rounding(
             f"The reference ({name}) is itself off by {100 * reference.rms_abs / reference.golden_rms:.0f} % of the "
             "results' size (rms), so "
             f"comparing with it says nothing: the median condition number is {figure(reference.kappa['0.5'])}."
+        )
+    beyond = reference.not_finite + reference.may_overflow
+    if beyond > _MOST_NOT_FINITE * reference.outputs:
+        v.doubts.append(
+            f"Of {reference.outputs:,} results {beyond:,} are infinite or NaN or too large for the output's type, so "
+            "comparing them says little: choose other --inputs or a wider --out-dtype."
         )
     for c in contestants:
         if c.letter in wrong:  # Its errors are no rounding; they are in the tables.
