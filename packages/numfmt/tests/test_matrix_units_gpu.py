@@ -31,7 +31,7 @@ from matrix_units_recordings import (  # noqa: E402
     tf32,
 )
 
-from numfmt.matrix_units import chain, identify, split_k  # noqa: E402
+from numfmt.matrix_units import chain, identify, matmul, split_k  # noqa: E402
 from numfmt.matrix_units.search import library_schedules  # noqa: E402
 from numfmt.matrix_units.units import find_unit  # noqa: E402
 
@@ -246,7 +246,9 @@ def test_library_tree(span, operation, shape, gpu, libraries):
 
 
 def test_library_tf32_segments(gpu, libraries, sampled_outputs):
-    """The tiles of one product that are no chain: their outputs on a grid, the same in every launch, and their tree."""
+    """The tiles of one product that are no chain: their outputs on a grid, predicted and the same in every launch, and
+    their tree.
+    """
     m, n, k = SEGMENTED
     rng = PortableGenerator(zlib.crc32(b"segments"))
     a, b = np.zeros((m, k)), np.zeros((k, n))
@@ -282,6 +284,13 @@ def test_library_tf32_segments(gpu, libraries, sampled_outputs):
         except ValueError as error:
             libraries.add(f"tf32 segments tree of {name}", error=str(error))
     assert not any(differing)
+
+    a, b = as_multiplied("tf32", a[rows], b[:, columns])
+    facts = {"unit": "hopper", "inputs": "tf32", "threads": 1}
+    predicted = matmul(a, b, schedule=chain(), **facts)
+    segments = split_k(15, granularity=32, reduction="halves", even=True)
+    predicted[split] = matmul(a[rows < 256], b[:, columns >= 768], schedule=segments, **facts)
+    np.testing.assert_array_equal(bits(predicted), bits(launches[0]))
 
 
 @pytest.mark.parametrize("side", ["a", "b"])

@@ -2,8 +2,6 @@
 kinds of data.
 """
 
-import itertools
-
 import numpy as np
 import pytest
 from matrix_units_data import bits
@@ -55,10 +53,10 @@ def predicted(name, kind, call, read=as_multiplied):
     return bits(matrix_units.matmul(a, b, unit=unit, inputs=key, schedule=schedule, threads=1))
 
 
-# cuBLAS's kernel for this product gives a tile of 128 x 64 outputs to one thread block each, but cuts the K of the last
-# eight tiles into segments of 8 and 9 blocks of 32, which other blocks compute.
+# cuBLAS's kernel for this product gives a tile of 128 x 64 outputs to one thread block each, but cuts the K of eight
+# tiles into segments of 8 and 9 blocks of 32, which other blocks compute.
 SEGMENTED = "tf32 1024x1024x4096"
-SEGMENTS = np.cumsum([0] + [8 * 32] * 7 + [9 * 32] * 8)
+SEGMENTS = "split_k(15, granularity=32, reduction='halves', even=True)"
 
 
 # Wide data and ties tell schedules and readings apart best; the other kinds are for the exhaustive runs.
@@ -75,35 +73,32 @@ def test_one_schedule_gives_a_products_bits_on_all_data(name, kind, outputs):
     np.testing.assert_array_equal(predicted(name, kind, INDEX["products"][name]), outputs[f"{name}/{kind}"])
 
 
-@pytest.mark.parametrize("kind", ["uniform", "wide", "ties"])
+@pytest.mark.parametrize("kind", [*LIBRARY_KINDS, *TIES["tf32"]])
 def test_the_product_in_segments(kind, outputs):
-    """Whole tiles are one chain, bit for bit. The others are the sum of the segments' chains, up to its roundings."""
+    """Whole tiles are one chain, the others a tree over segments of K: together every bit of the product."""
     _, shape = split_name(SEGMENTED)
     rows, columns = sampled_lines(shape)
-    recorded = outputs[f"{SEGMENTED}/{kind}"]
-    whole = predicted(SEGMENTED, kind, "chain()")
     in_segments = (rows[:, None] < 256) & (columns >= 768)
-    np.testing.assert_array_equal(whole == recorded, ~in_segments)
+    whole, cut = (predicted(SEGMENTED, kind, call) for call in ("chain()", SEGMENTS))
+    np.testing.assert_array_equal(np.where(in_segments, cut, whole), outputs[f"{SEGMENTED}/{kind}"])
 
-    a, b = as_multiplied("tf32", *sampled_inputs("tf32", "tf32", shape, kind))
 
-    def distance(cuts):
-        """From the exact sum of chains between cuts to the recorded outputs, in unit roundoffs of the magnitudes."""
-        parts = np.array(
-            [
-                matrix_units.matmul(a[:, i:j], b[i:j], unit="hopper", inputs="tf32", threads=1)[in_segments]
-                for i, j in itertools.pairwise(cuts)
-            ],
-            np.float64,
-        )
-        error = np.abs(recorded.view(np.float32)[in_segments] - parts.sum(axis=0))
-        return np.sqrt(np.mean((error / (2.0**-24 * np.abs(parts).sum(axis=0))) ** 2))
-
-    # Fourteen additions round sums that are far below the sum of magnitudes. Chains between other cuts differ by what
-    # the unit cuts off, which is more.
-    moved = [[0, *SEGMENTS[1:-1] + by, 4096] for by in (-32, 32)]
-    others = [*moved, 4096 - SEGMENTS[::-1], range(0, 4097, 256), [0, 4096]]
-    assert distance(SEGMENTS) < 0.5 * min(map(distance, others))
+@pytest.mark.parametrize(
+    "call",
+    [
+        "chain()",
+        SEGMENTS.replace("15", "14"),
+        SEGMENTS.replace("15", "16"),
+        SEGMENTS.replace("halves", "pairwise"),
+        SEGMENTS.replace("halves", "sequential"),
+        SEGMENTS.replace(", even=True", ""),
+    ],
+)
+def test_other_segments_or_trees_give_other_bits(call, outputs):
+    rows, columns = sampled_lines(split_name(SEGMENTED)[1])
+    in_segments = (rows[:, None] < 256) & (columns >= 768)
+    got, recorded = predicted(SEGMENTED, "wide", call), outputs[f"{SEGMENTED}/wide"]
+    assert (got == recorded)[in_segments].mean() < 0.75
 
 
 @pytest.mark.parametrize("rounding", [name for name in TF32_READINGS if name != "nearest_even"])

@@ -143,6 +143,30 @@ def test_split_k_adds_the_ranges_in_order_and_c_last(parts, reduction, granulari
     np.testing.assert_array_equal(bits(got), per_output(a, b, c, one))
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3, 5, 7, 11, 40])
+def test_split_k_in_even_parts_adds_sums_of_halves(parts):
+    """The longer ranges come last, and the tree over the ranges is a fold of halves."""
+    a, b, c = data(6, ("bf16", "bf16"), (3, 3, 176), "uniform")
+    schedule = split_k(parts, reduction="halves", even=True)
+    got = matmul(a, b, c, "hopper", inputs="bf16", schedule=schedule)
+    # NumPy gives the longer parts to the front.
+    sizes = [16 * len(part) for part in reversed(np.array_split(np.arange(11), parts)) if len(part)]
+    ends = np.cumsum(sizes)
+    assert len(ends) == min(parts, 11)
+
+    def one(x, y, z):
+        def total(low, high):
+            if high - low == 1:
+                k = slice(ends[low] - sizes[low], ends[low])
+                return oracle.chain(x[k], y[k], 0.0, HOPPER["bf16"], -126, -126)
+            middle = (low + high) // 2
+            return oracle.add(total(low, middle), total(middle, high))
+
+        return oracle.add(total(0, len(ends)), z)
+
+    np.testing.assert_array_equal(bits(got), per_output(a, b, c, one))
+
+
 def test_stream_k_cuts_each_tile_where_a_share_ends():
     # 2 x 2 tiles of 5 k blocks: 20 units of work for 3 workers, 7 + 7 + 6: cuts after 7 and 14.
     a, b, c = data(7, ("fp16", "fp16"), (10, 12, 160), "uniform")

@@ -161,19 +161,22 @@ class Promote(Schedule):
 
 @dataclass(frozen=True)
 class SplitK(Schedule):
-    """K cut into `parts` contiguous ranges, each summed from zero by `inner`; the results added in order, c last.
+    """K cut into `parts` contiguous ranges, each summed from zero by `inner`; the results added up, c last.
 
     Attributes:
         parts: Number of ranges; ranges without k are left out.
         inner: Schedule of one range.
         granularity: Ranges begin at multiples of this (a kernel's BLOCK_K); None: the unit's depth.
-        reduction: "sequential" (0 + 1 + 2 + ...) or "pairwise" (neighbours, then neighbours of those, ...).
+        reduction: "sequential" (0 + 1 + 2 + ...), "pairwise" (neighbours, then neighbours of those, ...) or "halves"
+            (the sum of the first half of the ranges, rounded down, plus that of the others, each made the same way).
+        even: Ranges differ by one granule at most, the longer ones last; otherwise all but the last are equally long.
     """
 
     parts: int
     inner: Schedule
     granularity: int | None = None
     reduction: str = "sequential"
+    even: bool = False
 
     def __post_init__(self) -> None:
         _positive(self.parts, "parts")
@@ -189,8 +192,13 @@ class SplitK(Schedule):
         grain = self.granularity or resolved.block or resolved.unit.depth
         _interval(grain, "granularity", resolved)
         blocks = -(-(stop - start) // grain)
-        size = -(-blocks // self.parts) * grain
-        parts = [self.inner.node(k, min(k + size, stop), None, resolved) for k in range(start, stop, size)]
+        if self.even:
+            short, long_parts = divmod(blocks, self.parts)
+            edges = [p * short + max(0, p + long_parts - self.parts) for p in range(self.parts + 1)]
+        else:
+            edges = [p * -(-blocks // self.parts) for p in range(self.parts + 1)]
+        cuts = dict.fromkeys(min(start + edge * grain, stop) for edge in edges)
+        parts = [self.inner.node(low, high, None, resolved) for low, high in itertools.pairwise(cuts)]
         return _with_epilogue(_REDUCTIONS[self.reduction](parts), init)
 
 
@@ -262,6 +270,13 @@ def _pairwise(parts: list[Node]) -> Node:
     return parts[0]
 
 
+def _halves(parts: list[Node]) -> Node:
+    if len(parts) <= 1:
+        return _sequential(parts)
+    middle = len(parts) // 2
+    return Sum((_halves(parts[:middle]), _halves(parts[middle:])))
+
+
 def _sequential(parts: list[Node]) -> Node:
     return parts[0] if len(parts) == 1 else Sum(tuple(parts))
 
@@ -273,7 +288,7 @@ _CALLS = {
     "StreamK": "stream_k",
     "TlDot": "tl_dot",
 }
-_REDUCTIONS = {"sequential": _sequential, "pairwise": _pairwise}
+_REDUCTIONS = {"sequential": _sequential, "pairwise": _pairwise, "halves": _halves}
 
 
 # ----------------------------------------------------------------------------------------------------------- Triton
@@ -521,10 +536,15 @@ def promote(interval: int, inner: Schedule | None = None) -> Promote:
 
 
 def split_k(
-    parts: int, inner: Schedule | None = None, *, granularity: int | None = None, reduction: str = "sequential"
+    parts: int,
+    inner: Schedule | None = None,
+    *,
+    granularity: int | None = None,
+    reduction: str = "sequential",
+    even: bool = False,
 ) -> SplitK:
-    """K in `parts` contiguous ranges, each summed from zero, the results added in order; see :class:`SplitK`."""
-    return SplitK(parts, inner or ChainAll(), granularity, reduction)
+    """K in `parts` contiguous ranges, each summed from zero, the results added up; see :class:`SplitK`."""
+    return SplitK(parts, inner or ChainAll(), granularity, reduction, even)
 
 
 def stream_k(block_m: int, block_n: int, block_k: int, workers: int, inner: Schedule | None = None) -> StreamK:
