@@ -167,6 +167,15 @@ def test_split_k_in_even_parts_adds_sums_of_halves(parts):
     np.testing.assert_array_equal(bits(got), per_output(a, b, c, one))
 
 
+@pytest.mark.parametrize("even", [False, True])
+@pytest.mark.parametrize("reduction", ["sequential", "pairwise", "halves"])
+def test_split_k_of_nothing_is_c(reduction, even):
+    c = np.array([[1.5, -2.0]])
+    schedule = split_k(3, reduction=reduction, even=even)
+    got = matmul(np.zeros((1, 0)), np.zeros((0, 2)), c, "hopper", inputs="bf16", schedule=schedule)
+    np.testing.assert_array_equal(got, c)
+
+
 def test_stream_k_cuts_each_tile_where_a_share_ends():
     # 2 x 2 tiles of 5 k blocks: 20 units of work for 3 workers, 7 + 7 + 6: cuts after 7 and 14.
     a, b, c = data(7, ("fp16", "fp16"), (10, 12, 160), "uniform")

@@ -192,13 +192,16 @@ class SplitK(Schedule):
         grain = self.granularity or resolved.block or resolved.unit.depth
         _interval(grain, "granularity", resolved)
         blocks = -(-(stop - start) // grain)
+        count = max(1, min(self.parts, blocks))
         if self.even:
-            short, long_parts = divmod(blocks, self.parts)
-            edges = [p * short + max(0, p + long_parts - self.parts) for p in range(self.parts + 1)]
+            short, long_parts = divmod(blocks, count)
+            edges = [p * short + max(0, p + long_parts - count) for p in range(count + 1)]
         else:
-            edges = [p * -(-blocks // self.parts) for p in range(self.parts + 1)]
+            edges = [p * -(-blocks // count) for p in range(count + 1)]
         cuts = dict.fromkeys(min(start + edge * grain, stop) for edge in edges)
-        parts = [self.inner.node(low, high, None, resolved) for low, high in itertools.pairwise(cuts)]
+        # Without any k there is one range, which is empty.
+        ranges = [*itertools.pairwise(cuts)] or [(start, stop)]
+        parts = [self.inner.node(low, high, None, resolved) for low, high in ranges]
         return _with_epilogue(_REDUCTIONS[self.reduction](parts), init)
 
 
@@ -271,8 +274,8 @@ def _pairwise(parts: list[Node]) -> Node:
 
 
 def _halves(parts: list[Node]) -> Node:
-    if len(parts) <= 1:
-        return _sequential(parts)
+    if len(parts) == 1:
+        return parts[0]
     middle = len(parts) // 2
     return Sum((_halves(parts[:middle]), _halves(parts[middle:])))
 
