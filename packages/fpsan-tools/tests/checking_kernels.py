@@ -4,6 +4,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
+import fpsan_tools
 from fpsan_tools.checking import launch
 
 
@@ -116,6 +117,20 @@ def transposed_copy(x, out, rows, columns, TURN: tl.constexpr, BLOCK: tl.constex
     tl.store(out + to, value, mask=live)
 
 
+@triton.jit
+def product(a, b, c, K, NARROW: tl.constexpr, LAST: tl.constexpr, BLOCK: tl.constexpr):
+    """A tile of a product; NARROW rounds the sum at every step, LAST leaves out the last step."""
+    i, k = tl.arange(0, 16), tl.arange(0, BLOCK)
+    total = tl.zeros((16, 16), tl.float32)
+    for start in range(0, K if LAST else K - BLOCK, BLOCK):
+        x = tl.load(a + i[:, None] * K + start + k[None, :])
+        y = tl.load(b + (start + k)[:, None] * 16 + i[None, :])
+        total = tl.dot(x, y, total)
+        if NARROW:
+            total = total.to(tl.bfloat16).to(tl.float32)  # narrowed on the way
+    tl.store(c + i[:, None] * 16 + i[None, :], total.to(tl.bfloat16))  # narrowed at the end
+
+
 def cdiv(a, b):
     return -(-a // b)
 
@@ -167,3 +182,20 @@ def softmax_by_power_of_two(subtract=True, zeroed=True):
 
 def softmax_inputs(rng, M=3, N=48):
     return {"x": rng.standard_normal((M, N)).astype(np.float32), "y": np.zeros((M, N), np.float32)}
+
+
+def product_side(narrow=False, last=True, block=16):
+    return launch(product, (1,), NARROW=narrow, LAST=last, BLOCK=block)
+
+
+right_product, narrowed_product = product_side(block=32), product_side(narrow=True)
+
+
+def bf16(values):
+    return fpsan_tools.typed((values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16), "bf16")
+
+
+def product_inputs(rng):
+    K = 64
+    a, b = (bf16(rng.standard_normal(shape)) for shape in ((16, K), (K, 16)))
+    return {"a": a, "b": b, "c": bf16(np.zeros((16, 16))), "K": K}

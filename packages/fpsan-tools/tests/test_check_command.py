@@ -114,6 +114,15 @@ def test_exit_status_3_if_nothing_is_decided(capsys, monkeypatch):
     assert "INCONCLUSIVE: Triton is not installed" in err
 
 
+def test_a_gpu_run_without_torch_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)  # import torch raises ModuleNotFoundError
+    words = ["check", f"{KERNELS}:by_64", f"{KERNELS}:by_32", "--inputs", SPEC, "--engine", "gpu"]
+    status, _, err = run(capsys, *words)
+    assert status == 3
+    assert "INCONCLUSIVE: a GPU run needs torch: pip install 'fpsan-tools[torch]'" in err
+    assert "a launcher or make_inputs raised" not in err
+
+
 def test_without_triton_nothing_is_decided(tmp_path):
     import subprocess
 
@@ -155,6 +164,8 @@ BROKEN = {
             ["--grid-a", "cdiv(N, BLOCK)", "--const-a", "BLOCK=32"],
             "the kernel has no argument 'N'",
         ),
+        (f"{KERNELS}:scaled", ["--grid-a", "1"], "no value for parameter 'BLOCK' (make_inputs gives x, out, n, s"),
+        (f"{KERNELS}:scaled", ["--grid-a", "1"], "give it as --const BLOCK=..., or in `constants`"),
         (f"{KERNELS}:scaled", ["--grid-a", "__import__('os')"], "only names, whole numbers"),
         (f"{KERNELS}:by_64", ["--grid-a", "3"], "is a function, which launches with its own grid"),
         (f"{KERNELS}:by_64", ["--engine", "cqu"], "did you mean 'cpu'?"),

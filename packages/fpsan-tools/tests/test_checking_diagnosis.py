@@ -1,5 +1,8 @@
 """The diagnosis: every finding is made to appear, and does not appear where nothing of it is."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,11 +12,12 @@ import checking_kernels as k
 
 from fpsan_tools import algebra
 from fpsan_tools.checking import check, launch
+from fpsan_tools.checking.checker import Pair
 from fpsan_tools.checking.comparing import compare
 from fpsan_tools.checking.experiments import rule
-from fpsan_tools.checking.inputs import arguments
+from fpsan_tools.checking.inputs import Source, arguments
 from fpsan_tools.checking.relations import named, relations
-from fpsan_tools.checking.sides import Output
+from fpsan_tools.checking.sides import Engine, Output
 
 pytestmark = pytest.mark.triton
 
@@ -171,7 +175,56 @@ def test_an_extra_rounding():
     found = [f for f in verdict.findings if f.kind == "extra rounding"]
     assert "Side b narrows an intermediate to 16 bits (f16)" in found[0].text
     assert "Side b narrows its result to 16 bits" in found[1].text
+    assert "Whether anything else differs is open" in verdict.meaning
     assert all(f.benign is None for f in found)
+
+
+def line_of(comment):
+    lines = Path(k.__file__).read_text().splitlines()
+    (number,) = [n for n, line in enumerate(lines, 1) if line.endswith(f"# {comment}")]
+    return f"{k.__file__}:{number}"
+
+
+@pytest.mark.parametrize("diagnose", [False, True])
+def test_a_sum_that_is_narrowed_on_its_way_differs_only_by_rounding(diagnose):
+    verdict = check(k.right_product, k.narrowed_product, k.product_inputs, version="3.9", diagnose=diagnose)
+    assert verdict.outcome == "different"
+    assert check(k.right_product, k.narrowed_product, k.product_inputs, version="3.9-homomorphic").equal
+    found = verdict.findings[0]
+    assert found.kind == "narrowing"
+    assert found.benign is None
+    way, end = line_of("narrowed on the way"), line_of("narrowed at the end")
+    assert f"(side a at {end}; side b at {way}, {end})" in found.text
+    assert verdict.meaning.startswith(found.text)
+    assert "rounding alone cannot" not in str(verdict)
+    assert "3.9-homomorphic" in found.evidence
+    told = "Rounding of intermediates, not indexing, is the difference."
+    assert told in " ".join(verdict.to_text().split())
+    assert told in verdict.to_html()
+    data = json.loads(verdict.to_json())
+    assert told in data["meaning"]
+    assert told in data["diagnosis"][0]["text"]
+    assert data["outcome"] == "different"
+
+
+def test_a_missing_step_is_not_taken_for_rounding():
+    for wrong in (k.product_side(last=False), k.product_side(last=False, narrow=True)):
+        verdict = check(k.right_product, wrong, k.product_inputs, version="3.9", diagnose=False)
+        assert verdict.outcome == "different"
+        assert verdict.findings == ()
+        assert "rounding alone cannot" in verdict.meaning
+
+
+def test_casts_are_not_tried_where_no_algebra_keeps_them_or_nothing_is_narrowed(monkeypatch):
+    from fpsan_tools.checking import narrowing
+
+    for a, b, version in (("x", "3*x", "3.9"), ("x", "x through fp16", "3.8")):
+        trial = []
+        pair = Pair(k.form(a), k.form(b), Source(k.form_inputs), Engine("cpu", version))
+        trial.append(pair.run(0))
+        monkeypatch.setattr(Pair, "run", lambda *a, **kw: pytest.fail("run again"))
+        assert narrowing.only_narrowed(pair, trial) is None
+        monkeypatch.undo()
 
 
 def test_transposed_outputs():

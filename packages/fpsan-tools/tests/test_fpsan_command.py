@@ -79,6 +79,7 @@ def test_explain_derives_the_payload_that_embed_gives(capsys, dtype, version, va
     ("words", "message"),
     [
         (["embed", "foo"], "'foo' is neither a float (1.5, -inf, 0x1.8p0) nor a bit pattern"),
+        (["embed", "1", "--dtype", "fp8"], "did you mean 'fp8e5m2'? (known: fp64, fp32"),
         (["embed", "1", "--dtype", "bf61"], "unknown float type 'bf61'; did you mean 'bf16'? (known: fp64, fp32, fp16"),
         (["embed", "1", "--algebra", "4"], "unknown algebra version '4' (known: 3.8, 3.9, 3.9-homomorphic)"),
         (["unembed", "0x100000000"], "0x100000000 does not fit the 32 bits of fp32"),

@@ -178,13 +178,24 @@ def test_versions_of_other_releases_are_refused(device):
         gpu.on_gpu(version="4.0").__enter__()
 
 
-def test_a_machine_without_a_gpu_says_so(monkeypatch):
+@pytest.mark.parametrize(
+    ("raised", "torch", "told"),
+    [
+        ("0 active drivers ([]). There should only be one.", True, "no GPU driver found"),
+        ("out of luck", True, "out of luck"),
+        ("0 active drivers ([])", False, "torch, which is not installed: pip install 'fpsan-tools[torch]'"),
+    ],
+)
+def test_a_machine_without_a_gpu_says_so(monkeypatch, raised, torch, told):
     def nothing():
-        raise RuntimeError("0 active drivers")
+        raise RuntimeError(raised)
 
     monkeypatch.setattr(triton.runtime.driver, "_active", SimpleNamespace(get_current_target=nothing))
-    with pytest.raises(TritonUnavailable, match=r"finds no GPU here \(0 active drivers\); fpsan_tools\.on_cpu\(\)"):
+    monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: object() if torch else None)
+    with pytest.raises(TritonUnavailable, match="Triton finds no GPU here") as caught:
         gpu.gpu_target()
+    assert f"{told}); fpsan_tools.on_cpu()" in str(caught.value)
+    assert "([])" not in str(caught.value)
 
 
 AMD = [("gfx942", True), ("gfx942:sramecc+", True), ("gfx90a", False), ("gfx1100", False)]

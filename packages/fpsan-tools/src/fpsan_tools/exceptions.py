@@ -27,9 +27,10 @@ class UnknownName(FpsanError, ValueError):
             The exception, to be raised by the caller.
         """
         names = sorted(known)
-        near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.5)
+        shown = names if listed is None else list(listed)
+        near = [n for among in (shown, names) for n in difflib.get_close_matches(str(given), among, n=1, cutoff=0.5)]
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        return cls(f"unknown {kind} {given!r}{hint} (known: {', '.join(names if listed is None else listed)})")
+        return cls(f"unknown {kind} {given!r}{hint} (known: {', '.join(shown)})")
 
 
 class UnsupportedOperation(FpsanError, NotImplementedError):

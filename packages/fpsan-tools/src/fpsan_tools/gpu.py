@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -79,7 +80,7 @@ def gpu_target() -> Any:
         target = driver.active.get_current_target()
     except Exception as error:
         # Triton's drivers find devices through torch; which exception says that there are none differs by release.
-        raise TritonUnavailable(f"Triton finds no GPU here ({error}); {_CPU_INSTEAD}") from error
+        raise TritonUnavailable(f"Triton finds no GPU here ({_no_gpu(error)}); {_CPU_INSTEAD}") from error
     if target.backend == "hip":
         architecture = str(target.arch).split(":")[0]
         supported = _amd_support()
@@ -91,6 +92,15 @@ def gpu_target() -> Any:
     elif target.backend != "cuda":
         raise TritonUnavailable(f"FpSan has no {target.backend!r} back end; {_CPU_INSTEAD}")
     return target
+
+
+def _no_gpu(error: Exception) -> str:
+    """Why Triton finds no GPU, in words."""
+    if importlib.util.find_spec("torch") is None:
+        return "it looks by way of torch, which is not installed: pip install 'fpsan-tools[torch]'"
+    if "active drivers" in str(error):  # Triton's own words for no driver end in "([])"
+        return "no GPU driver found"
+    return str(error)
 
 
 def _import_triton() -> Any:

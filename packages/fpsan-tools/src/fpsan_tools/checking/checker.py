@@ -15,7 +15,7 @@ from fpsan_tools import algebra
 from fpsan_tools.checking.comparing import Comparison, compare, pair_outputs
 from fpsan_tools.checking.inputs import Arguments, MakeInputs, Source, bits_of, is_float
 from fpsan_tools.checking.sides import Engine, Outcome, as_side, choose_engine, name_of
-from fpsan_tools.checking.verdict import DIFFERENT, EQUAL, INCONCLUSIVE, Gap, Verdict
+from fpsan_tools.checking.verdict import DIFFERENT, EQUAL, INCONCLUSIVE, Finding, Gap, Verdict
 from fpsan_tools.exceptions import FpsanError, OutOfBounds
 from fpsan_tools.ttir.machine import Observer
 
@@ -262,16 +262,23 @@ def _verdict(pair: Pair, trials: list[Trial], diagnose: bool, budget: float) -> 
                 f"outputs differ, but {decisive[0].op} at {decisive[0].file}:{decisive[0].line} {decisive[0].reason}; "
                 "payloads cannot decide such a kernel."
             )
-    findings: Any = ()
+    findings: list[Finding] = []
     divergence = None
     notes = list(
         dict.fromkeys(note for t in trials for o in (t.a, t.b) for launch in o.launches for note in launch.notes)
     )
     notes += _untouched(shown)
+    if outcome == DIFFERENT and differing and not stopped:
+        from fpsan_tools.checking.narrowing import only_narrowed
+
+        # Asked for even without a diagnosis: it decides what the verdict means.
+        narrowed = only_narrowed(pair, trials)
+        findings += [narrowed] if narrowed is not None else []
     if diagnose and differing and not stopped:
         from fpsan_tools.checking.diagnosis import explain
 
-        findings, divergence, more = explain(pair, shown, budget)
+        more_findings, divergence, more = explain(pair, shown, budget)
+        findings += more_findings
         notes += more
     from fpsan_tools.checking.replay import command
 

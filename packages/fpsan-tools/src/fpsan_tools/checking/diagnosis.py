@@ -13,14 +13,14 @@ from fpsan_tools.checking.comparing import Comparison
 from fpsan_tools.checking.experiments import Budget, input_experiments, shrink, size_rules
 from fpsan_tools.checking.identities import explained
 from fpsan_tools.checking.inputs import is_float
+from fpsan_tools.checking.narrowing import NARROWINGS
 from fpsan_tools.checking.relations import named, relations
-from fpsan_tools.checking.verdict import Divergence, Finding
+from fpsan_tools.checking.verdict import EXTRA_ROUNDING, Divergence, Finding
 
 if TYPE_CHECKING:
     from fpsan_tools.checking.checker import Pair, Trial
 
 _EXPONENTIALS = frozenset({"math.exp", "math.exp2"})
-_NARROWINGS = frozenset({"arith.truncf", "tt.fp_to_fp"})
 _DIVISIONS = frozenset({"arith.divf", "tt.precise_divf"})
 
 
@@ -94,8 +94,8 @@ def _extra_roundings(
     for side, candidate in candidates.items():
         visit = candidate.visit
         other = traces[1] if side == "a" else traces[0]
-        if visit.operation.name not in _NARROWINGS or any(
-            v.operation.name in _NARROWINGS and v.element.bits == visit.element.bits for v in other.visits
+        if visit.operation.name not in NARROWINGS or any(
+            v.operation.name in NARROWINGS and v.element.bits == visit.element.bits for v in other.visits
         ):
             continue
         place = visit.operation.location.user
@@ -103,7 +103,7 @@ def _extra_roundings(
             f"Side {side} narrows an intermediate to {visit.element.bits} bits ({visit.element.name}), which the other "
             "side does not do. Payloads see every narrowing; whether this one is intended is for you to say."
         )
-        return [Finding("extra rounding", text, None, f"{visit.operation.name} at {place}")]
+        return [Finding(EXTRA_ROUNDING, text, None, f"{visit.operation.name} at {place}")]
     return []
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fpsan_tools.algebra import FLOAT_TYPES, Algebra, float_type
 from fpsan_tools.checking.comparing import Comparison
 from fpsan_tools.checking.inputs import Arguments, bits_of, dtype_of, is_float
-from fpsan_tools.checking.verdict import Finding
+from fpsan_tools.checking.verdict import EXTRA_ROUNDING, Finding
 from fpsan_tools.domains.formats import FORMATS
 
 Array = npt.NDArray[Any]
@@ -134,7 +134,7 @@ def _rounded(a: Array, b: Array, dtype: str, algebra: Algebra) -> Finding | None
         for wide, other, side in ((a, b, "b"), (b, a, "a")):
             if np.array_equal(algebra.cast(algebra.cast(wide, narrow), dtype), other):
                 text = f"Side {side} narrows its result to {bits} bits and widens it again."
-                return Finding("extra rounding", text, None, "the other side's payloads, narrowed and widened, agree")
+                return Finding(EXTRA_ROUNDING, text, None, "the other side's payloads, narrowed and widened, agree")
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +16,32 @@ from fpsan_tools.arrays import TypedArray, is_array
 from fpsan_tools.checking.inputs import Arguments, bits_of, dtype_of, is_torch
 from fpsan_tools.cpu import Launch, on_cpu
 from fpsan_tools.domains.base import Domain
-from fpsan_tools.exceptions import FpsanError, UnknownName
+from fpsan_tools.exceptions import FpsanError, TritonUnavailable, UnknownName
 from fpsan_tools.ttir.machine import Observer
 
 ENGINES = ("auto", "cpu", "gpu")
+
+
+class MissingParameter(FpsanError):
+    """A parameter of a kernel that neither the inputs nor the constants have.
+
+    Args:
+        kernel: the kernel's name.
+        parameter: the parameter's name.
+        given: names of the inputs.
+        constants: names of the constants.
+        remedy: what to do about it, "" for what `launch` takes.
+    """
+
+    def __init__(
+        self, kernel: str, parameter: str, given: Iterable[str], constants: Iterable[str], remedy: str = ""
+    ) -> None:
+        self.kernel, self.parameter, self.given, self.constants = kernel, parameter, tuple(given), tuple(constants)
+        super().__init__(
+            f"kernel {kernel!r}: no value for parameter {parameter!r} (make_inputs gives "
+            f"{', '.join(self.given) or 'nothing'}; the constants are {', '.join(self.constants) or 'none'}); "
+            + (remedy or f"give it as launch(kernel, grid, {parameter}=...)")
+        )
 
 
 class KernelLaunch:
@@ -53,10 +75,7 @@ class KernelLaunch:
             and not (configured and parameter.is_constexpr)
         ]
         if missing:
-            raise FpsanError(
-                f"kernel {self.__name__!r}: no value for parameter {missing[0]!r} (make_inputs gives "
-                f"{', '.join(given) or 'nothing'}; launch(...) gives {', '.join(constants) or 'no constants'})"
-            )
+            raise MissingParameter(self.__name__, missing[0], given, constants)
         self.kernel[self.grid](**chosen, **constants)
 
     def __repr__(self) -> str:
@@ -245,8 +264,16 @@ def choose_engine(engine: str, inputs: Arguments) -> str:
 
 
 def on_device(inputs: Arguments) -> Arguments:
-    """The same arguments with every array as a tensor on the GPU."""
-    import torch
+    """The same arguments with every array as a tensor on the GPU.
+
+    Raises:
+        TritonUnavailable: without torch.
+        FpsanError: for a type that torch lacks.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise TritonUnavailable(f"a GPU run needs torch: pip install 'fpsan-tools[torch]' ({error})") from error
 
     moved: dict[str, Any] = {}
     for name, value in inputs.arrays():

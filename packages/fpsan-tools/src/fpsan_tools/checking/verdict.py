@@ -14,6 +14,12 @@ EQUAL, DIFFERENT, INCONCLUSIVE = "equal", "different", "inconclusive"
 EXIT_STATUS = {EQUAL: 0, DIFFERENT: 1, INCONCLUSIVE: 3}
 """Exit status of the command line per outcome; 2 is wrong use."""
 
+NARROWING = "narrowing"
+"""Kind of the finding that sides differ only where values are narrowed."""
+
+EXTRA_ROUNDING = "extra rounding"
+"""Kind of the finding that one side narrows a value that the other does not."""
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -205,6 +211,15 @@ class Verdict:
                 "The formulas differ as payloads see them, and a known non-identity explains it: real numbers agree "
                 f"there, payloads do not ({benign[0].kind}). Rewrite one side to the other's form, or avoid the case, "
                 "and check again." + covered
+            )
+        narrowed = [finding for finding in self.findings if finding.kind == NARROWING]
+        if narrowed:
+            return f"{narrowed[0].text} Whether that rounding is intended is for you to say." + covered
+        if any(finding.kind == EXTRA_ROUNDING for finding in self.findings):
+            return (
+                "The formulas differ as payloads see them: one side narrows a value that the other does not, which is "
+                "rounding, but a step of the formula to payloads. Whether anything else differs is open: narrow on "
+                "both sides, or on neither, and check again." + covered
             )
         return (
             "The two sides evaluate different formulas: rounding alone cannot cause this. Unless one of the known "

@@ -11,7 +11,7 @@ from typing import Any
 
 from fpsan_tools.checking import check as run_check
 from fpsan_tools.checking import launch, load
-from fpsan_tools.checking.sides import is_kernel, unwrapped
+from fpsan_tools.checking.sides import MissingParameter, is_kernel, unwrapped
 from fpsan_tools.checking.verdict import EXIT_STATUS, INCONCLUSIVE, Verdict
 from fpsan_tools.commands import expressions, sources
 from fpsan_tools.exceptions import FpsanError, TritonUnavailable
@@ -127,6 +127,9 @@ def _verdict(arguments: argparse.Namespace) -> Verdict:
             diagnose=not arguments.no_diagnosis,
             budget=arguments.budget,
         )
+    except MissingParameter as error:
+        remedy = f"give it as --const {error.parameter}=..., or in `constants` or make_inputs of the spec"
+        raise MissingParameter(error.kernel, error.parameter, error.given, error.constants, remedy) from error
     except (FpsanError, KeyboardInterrupt):
         raise
     except Exception as error:
