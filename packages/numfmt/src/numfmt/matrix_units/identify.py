@@ -119,8 +119,7 @@ class BlackBox:
             # Through float32, which holds every value of these formats but float64.
             wide = torch.from_numpy(np.ascontiguousarray(values if fmt == FP64 else values.astype(np.float32)))
             return wide.to(getattr(torch, name)).to(self.device)
-        dtype = fmt.dtype if fmt.bits >= 16 and key != "tf32" else None
-        return values.astype(np.float32 if dtype is None else dtype)
+        return values.astype(np.float32 if fmt.bits < 16 or key == "tf32" else _array_type(fmt))
 
     def _tensor(self, values: NDArray[Any]) -> Any:
         if self.framework == "torch":
@@ -130,6 +129,14 @@ class BlackBox:
 
 def _format(key: str) -> FloatFormat:
     return FP64 if key == "fp64" else INPUT_FORMATS["fp32" if key == "tf32" else key]
+
+
+def _array_type(fmt: FloatFormat) -> np.dtype[Any]:
+    """The type of NumPy arrays of a format: float32, which holds its values, for bf16 where ml_dtypes is missing."""
+    try:
+        return fmt.dtype or np.dtype(np.float32)
+    except ImportError:
+        return np.dtype(np.float32)
 
 
 def _type_name(fmt: FloatFormat) -> str | None:
@@ -251,7 +258,8 @@ def identify(
     Args:
         function: `function(a, b)` or, with `takes_c`, `function(a, b, c)`: a product of (M, K) and (K, N) matrices; for
             kind="dot" of two vectors; for kind="sum" the sum of one vector. Arrays have the dtype of `inputs`
-            (float32 for tf32 and, with NumPy, for formats of fewer than 16 bits, whose values they hold).
+            (float32 for tf32 and, with NumPy, for formats of fewer than 16 bits and for bf16 without ml_dtypes, whose
+            values it holds).
         inputs: Format of the operands or a pair, or "fp64" for sums and dots.
         k: Number of products: a multiple of what one instruction takes. More shows longer schedules and costs more
             calls.
