@@ -124,8 +124,12 @@ def _one_plus_x_times_three(a: Algebra, dtype: str, x: Any) -> Any:
 
 
 def _where(a: Algebra, dtype: str, x: Any, y: Any, z: Any) -> Any:
-    # Equal floats have equal payloads except the zeros and the NaNs, which random sums do not meet.
-    return np.where(a.add(x, y) == z, a.mul(x, y), y)
+    # The comparison is of floats: equal patterns that are not NaNs, or two zeros.
+    kind = float_type(dtype)
+    left, right = a.unembed(a.add(x, y), kind), a.unembed(z, kind)
+    magnitude = kind.unsigned.type((1 << (kind.bits - 1)) - 1)
+    same = (left == right) & (left & magnitude <= kind.unsigned.type(kind.largest))
+    return np.where(same | ((left | right) & magnitude == 0), a.mul(x, y), y)
 
 
 def _maximum(a: Algebra, dtype: str, x: Any, y: Any) -> Any:
