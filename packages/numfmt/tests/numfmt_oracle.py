@@ -295,7 +295,7 @@ class Oracle:
         for sign in (1, -1):
             side = (negative if sign < 0 else ~negative) & finite
             if sign < 0 and not f.signed:
-                out = side & ((np.abs(result) > 0) if f.zero else (size > 0))
+                out = side & ((size >= values[-1]) | (np.abs(result) > 0) if f.zero else (size > 0))
                 result[side] = float(self.lowest)
                 result[out] = self.round(-self.max, mode)
             else:

@@ -72,6 +72,9 @@ class _Worker:
         self.quantum = np.empty(size, c.integer)
         self.inverse = np.empty(size, c.integer)
         self.spare = np.empty(size, c.dtype)
+        self.low, self.rest = np.empty(size, c.dtype), np.empty(size, c.dtype)
+        self.up, self.odd = np.empty(size, np.bool_), np.empty(size, np.bool_)
+        self.whole, self.least = np.empty(size, np.uint32), np.empty(size, np.uint32)
         self.quiet = plan.signed and plan.lowest == 0  # small numbers have no end of the range to meet
 
     def round(self, x: NDArray[Any], out: NDArray[Any], words: NDArray[np.uint32] | None, n: int) -> None:
@@ -132,28 +135,35 @@ class _Worker:
                 tie = (np.abs(s) == self.float(1.5)) & ~self._odd(quantum)
                 out[tie] = np.copysign(self.float(1), s[tie])
             return
+        low, rest = self.low[: s.size], self.rest[: s.size]
         if name == "nearest_away":
             np.trunc(s, out=out)
-            rest = s - out
+            np.subtract(s, out, out=rest)
             np.add(rest, rest, out=rest)
             np.trunc(rest, out=rest)  # 0 or one, with x's sign
             np.add(out, rest, out=out)
-            np.copysign(out, s, out=out)  # -0 - -0 is +0
-            return
-        size = np.abs(s)
-        low = np.floor(size)
-        if name == "to_odd":
-            if plan.mantissa == 0:
-                odd = (low == 1) & self._odd(quantum)
-            else:
-                half = low * self.float(0.5)
-                odd = half != np.floor(half)
-            up = (size != low) & ~odd
         else:
-            assert words is not None
-            up = self._carry(size - low, words, n)
-        np.add(low, up, out=low)
-        np.copysign(low, s, out=out)
+            up, odd = self.up[: s.size], self.odd[: s.size]
+            np.abs(s, out=rest)
+            np.floor(rest, out=low)
+            if name == "to_odd":
+                np.not_equal(rest, low, out=up)
+                if plan.mantissa == 0:
+                    np.logical_and(low == 1, self._odd(quantum), out=odd)
+                else:
+                    np.multiply(low, self.float(0.5), out=rest)
+                    np.floor(rest, out=out)
+                    np.not_equal(rest, out, out=odd)
+                np.greater(up, odd, out=up)  # inexact and not odd
+            else:
+                assert words is not None
+                np.subtract(rest, low, out=rest)
+                self._carry(rest, words, n, up)
+            np.add(low, up, out=out)
+        # Zeros have lost their sign; np.copysign would be slower than all the rest.
+        bits, signs = out.view(plan.carrier.integer), self.inverse[: s.size]
+        np.bitwise_and(s.view(plan.carrier.integer), self.int(plan.carrier.sign), out=signs)
+        np.bitwise_or(bits, signs, out=bits)
 
     def _odd(self, quantum: NDArray[Any]) -> NDArray[np.bool_]:
         """For m = 0: the power of two q has an odd code."""
@@ -161,18 +171,20 @@ class _Worker:
         parity = (quantum >> self.int(c.mantissa)) + self.int(self.plan.bias_parity + c.bias)
         return np.asarray((parity & self.int(1)) != 0)
 
-    def _carry(self, fraction: NDArray[Any], words: NDArray[np.uint32], n: int) -> NDArray[np.bool_]:
-        """Does the fraction, brought to n bits as the variant says, plus the random number reach one?"""
+    def _carry(self, fraction: NDArray[Any], words: NDArray[np.uint32], n: int, up: NDArray[np.bool_]) -> None:
+        """Does the fraction, brought to n bits as the variant says, plus the random number reach one? Uses it up."""
         variant = self.plan.mode.stochastic
         scaled = np.multiply(fraction, self.float(2.0**n), out=fraction)
-        if variant == "c":
-            whole = np.rint(scaled)
-        else:
-            whole = np.floor(scaled)
-            if variant == "b":
-                whole = whole + (scaled - whole >= self.float(0.5))
-        # whole + R >= 2**n, in float64: exact, and faster than in integers
-        return np.asarray(np.add(whole, words, dtype=np.float64) >= 2.0**n)
+        if variant == "a":  # floor(f * 2**n) + R >= 2**n, without a sum that needs 33 bits
+            whole, least = self.whole[: fraction.size], self.least[: fraction.size]
+            np.copyto(whole, scaled, casting="unsafe")
+            np.bitwise_xor(words, np.uint32(2**n - 1), out=least)
+            np.greater(whole, least, out=up)
+            return
+        rounded = np.rint(scaled) if variant == "c" else np.floor(scaled)
+        if variant == "b":
+            rounded = rounded + (scaled - rounded >= self.float(0.5))
+        np.greater_equal(np.add(rounded, words, dtype=np.float64), 2.0**n, out=up)
 
     # Aligned ----------------------------------------------------------------------------------------------------------
 
@@ -202,13 +214,14 @@ class _Worker:
             np.bitwise_or(u, inexact.astype(c.integer) << shift, out=out)
         else:
             assert words is not None
-            up = self._aligned_carry(u & mask, words, n)
-            np.add(u & keep, up.astype(c.integer) << shift, out=out)
+            fraction, up = self.rest[: u.size], self.up[: u.size]
+            np.bitwise_and(u, mask, out=out)
+            np.copyto(fraction, out, casting="unsafe")
+            np.multiply(fraction, self.float(2.0**-sh), out=fraction)
+            self._carry(fraction, words, n, up)
+            np.left_shift(up, shift, out=out, dtype=c.integer, casting="unsafe")
+            np.add(out, u, out=out)
         np.bitwise_and(out, keep, out=out)
-
-    def _aligned_carry(self, rest: NDArray[Any], words: NDArray[np.uint32], n: int) -> NDArray[np.bool_]:
-        """As :meth:`_carry`, for a discarded fraction of ``rest / 2**shift``."""
-        return self._carry(rest.astype(self.float) * self.float(2.0**-self.plan.shift), words, n)
 
     # Ends -------------------------------------------------------------------------------------------------------------
 

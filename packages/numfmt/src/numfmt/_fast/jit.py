@@ -213,7 +213,6 @@ class _Facts:
         signed: It has a sign.
         zero: It has a zero.
         negative_zero: It has a -0.
-        symmetric: Both signs have the same magnitude beyond the range, or NaN.
         ordinary_infinity: Infinities become what finite numbers beyond the range become.
         watched: The largest magnitude is wanted, to see whether there was a NaN.
     """
@@ -227,7 +226,6 @@ class _Facts:
     signed: bool
     zero: bool
     negative_zero: bool
-    symmetric: bool
     ordinary_infinity: bool
     watched: bool
 
@@ -237,22 +235,22 @@ def _kernel(facts: _Facts) -> Callable[..., Any]:
     """The loop over one piece: ``kernel(x, y, constants, unit, words, n)``, which returns the largest |x| as bits."""
     carrier = facts.carrier
     mantissa, subnormals, signed = facts.mantissa, facts.subnormals, facts.signed
-    zero, negative_zero, symmetric = facts.zero, facts.negative_zero, facts.symmetric
+    zero, negative_zero = facts.zero, facts.negative_zero
     ordinary_infinity, watched = facts.ordinary_infinity, facts.watched
     integer, real = carrier.integer.type, carrier.dtype.type
     bits, number = (bits32, number32) if carrier is FLOAT32 else (bits64, number64)
     sign, infinity = integer(carrier.sign), integer(carrier.infinity)
     absolute, double = integer(carrier.sign - 1), integer(2 * carrier.power(0))
     highest = integer(carrier.power(carrier.bias - 1))
-    nothing, no_word = integer(0), np.uint32(0)
+    nothing, no_word, top = integer(0), np.uint32(0), integer(carrier.width - 1)
     scaled, stochastic = facts.way == "scaled", bool(facts.variant)
     whole: Any = _whole(carrier, facts.mode, facts.variant, mantissa) if scaled else None
     aligned: Any = None if scaled else _aligned(carrier, facts.mode, facts.variant)
 
     @_jit
     def kernel(x: Any, y: Any, c: Any, unit: Any, words: Any, n: Any) -> Any:
-        a0, a1, a2, limit, over_up, over_down = c[0], c[1], c[2], c[3], c[4], c[5]
-        infinite_up, infinite_down, nan, lowest, over_sign = c[6], c[7], c[8], c[9], c[10]
+        a0, a1, a2, limit, over_up, over_change = c[0], c[1], c[2], c[3], c[4], c[5]
+        infinite_up, infinite_down, nan, lowest = c[6], c[7], c[8], c[9]
         largest = nothing
         for i in range(x.size):
             v = real(x[i])
@@ -280,10 +278,8 @@ def _kernel(facts: _Facts) -> Callable[..., Any]:
                     r = nothing if r == sign else r
             else:  # below, the range ends at 0, or at the smallest value if that is not 0
                 over = (r if zero else min(r, size)) > (limit if negative == nothing else nothing)
-            if symmetric:
-                r = integer(over_up | integer(negative & over_sign)) if over else r
-            else:
-                r = (over_down if negative else over_up) if over else r
+            below = integer(nothing - integer(u >> top))  # all ones for negative numbers
+            r = integer(over_up ^ integer(below & over_change)) if over else r
             if not ordinary_infinity:
                 r = (infinite_down if negative else infinite_up) if size == infinity else r
             r = nan if size > infinity else r
@@ -334,7 +330,6 @@ def _pieces(kernel: Any, x: Any, y: Any, c: Any, unit: Any, words: Any, n: Any, 
 def _prepared(plan: Plan) -> tuple[Callable[..., Any], NDArray[Any], Any]:
     """The kernel of a plan and the arguments that it unpacks."""
     c, mode = plan.carrier, plan.mode
-    sign = c.sign - 1
     up, down = (c.bits(v) for v in plan.over)
     facts = _Facts(
         carrier=c,
@@ -346,7 +341,6 @@ def _prepared(plan: Plan) -> tuple[Callable[..., Any], NDArray[Any], Any]:
         signed=plan.signed,
         zero=plan.lowest == 0,
         negative_zero=plan.negative_zero,
-        symmetric=plan.signed and up & sign == down & sign,
         ordinary_infinity=[c.bits(v) for v in plan.infinite] == [up, down],
         watched=plan.nan is None,
     )
@@ -356,8 +350,8 @@ def _prepared(plan: Plan) -> tuple[Callable[..., Any], NDArray[Any], Any]:
     else:
         a = (plan.shift, (1 << plan.shift) - 1, 0)
     nan = float("nan") if plan.nan is None else plan.nan
-    ends = [c.bits(v) for v in (plan.limit, *plan.over, *plan.infinite, nan, plan.lowest)]
-    ends.append(up ^ down)  # the sign bit, unless what lies beyond the range is NaN
+    # What lies beyond the range differs between the signs by a pattern of bits, usually the sign bit.
+    ends = [c.bits(plan.limit), up, up ^ down, *(c.bits(v) for v in (*plan.infinite, nan, plan.lowest))]
     return kernel, np.array([*a, *ends], c.integer), c.dtype.type(2.0**-plan.shift)
 
 
