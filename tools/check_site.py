@@ -2,6 +2,7 @@
 
 Every link to a page or file of the site resolves, its anchor too, and nothing is loaded from another host: no script,
 style, image, font, frame or module. Links that a reader may click, which load nothing by themselves, may go anywhere.
+No text shows markup that was meant to become something else: a role of Sphinx, or a link that resolved to nothing.
 """
 
 from __future__ import annotations
@@ -39,13 +40,23 @@ JS_LOAD = re.compile(
     r"(?:\bfrom\s*|\bimport\s*\(?\s*|\bfetch\s*\(\s*|\bimportScripts\s*\(\s*|\bWorker\s*\(\s*)"
     r"[\"'`]((?:https?:)?//[^\"'`]+)[\"'`]"
 )
+# Markup that a page shows instead of what was meant: a role (:func:`x`; its code is an element of its own by then), a
+# reference ([`x`][y.z]) that nothing defines, and a mark of the site's own hooks.
+RAW = re.compile(
+    r":(?:func|data|class|meth|attr|mod|obj|exc|ref|doc|math|term|py:\w+):(?=$|`)"
+    r"|\]\[[a-z_]\w*(?:\.\w+)+\]|\[\[(?:api|cli) "
+)
 
 
 @dataclass
 class Page:
-    """What one HTML file refers to: `links` a reader may follow, `loads` the browser fetches by itself."""
+    """What one HTML file refers to: `links` a reader may follow, `loads` the browser fetches by itself.
+
+    `raw` is markup that shows in its text outside of code.
+    """
 
     ids: set[str] = field(default_factory=set)
+    raw: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     loads: list[str] = field(default_factory=list)
     base: str = ""
@@ -56,6 +67,7 @@ class _Reader(HTMLParser):
         super().__init__()
         self.page = Page()
         self._inside = ""
+        self._code = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
@@ -72,15 +84,19 @@ class _Reader(HTMLParser):
                 page.loads += _srcset(given[name]) if name == "srcset" else [given[name]]
         page.loads += css_loads(given.get("style", ""))
         self._inside = tag if tag in ("style", "script") else ""
+        self._code += tag in ("pre", "code")
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = ""
+        self._code = max(0, self._code - (tag in ("pre", "code")))
 
     def handle_data(self, data: str) -> None:
         if self._inside == "style":
             self.page.loads += css_loads(data)
         elif self._inside == "script":
             self.page.loads += js_loads(data)
+        elif not self._code:
+            self.page.raw += RAW.findall(data)
 
 
 def _srcset(value: str) -> list[str]:
@@ -129,6 +145,8 @@ def faults(site: Path) -> Iterator[str]:
         name = path.relative_to(site.resolve())
         if page.base:
             yield f"{name}: a <base href={page.base!r}> makes every relative link mean something else"
+        for text in page.raw:
+            yield f"{name}: shows {text!r}, markup that was meant to become something else"
         for address in page.loads:
             yield from _load_fault(site, path, address, str(name))
         for address in page.links:

@@ -16,7 +16,8 @@ SOUND = {
     "index.html": '<html><head><link rel="stylesheet" href="a/style.css"><link rel="canonical" href="https://example.org/">'
     '</head><body id="top"><a href="sub/page.html#there">x</a><a href="sub/">dir</a><a href="https://example.org/x">out</a>'
     '<a href="#top">up</a><a href="mailto:a@b.c">mail</a><img src="a/pic.svg" srcset="a/pic.svg 2x">'
-    '<img src="data:image/png;base64,AAAA"><script>const u = "https://example.org/a-string";</script></body></html>',
+    '<img src="data:image/png;base64,AAAA"><script>const u = "https://example.org/a-string";</script>'
+    "<p>a :class: b, x[0][1], std::vector</p><code>:func:`x` [a][b]</code><pre>:data:`y` [[api z]]</pre></body></html>",
     "sub/page.html": '<h2 id="there">t</h2><a href="../index.html">home</a><a href="/index.html">root</a>',
     "sub/index.html": "<html></html>",
     "a/style.css": '/* url(https://example.org/comment.png) */ @font-face{src:url(font.woff2) format("woff2")}',
@@ -45,6 +46,10 @@ FAULTS = {
     "remote module in a page": ("index.html", "<script>import('https://x.org/a.js')</script>", "from another host"),
     "remote frame": ("index.html", '<iframe src="https://x.org/"></iframe>', "from another host"),
     "missing image": ("index.html", '<img src="a/gone.png">', "loads 'a/gone.png', which is not there"),
+    "role": ("index.html", "<p>See :meth:<code>round</code>.</p>", "shows ':meth:'"),
+    "role as text": ("index.html", "<p>See :py:func:`round`.</p>", "shows ':py:func:'"),
+    "reference to nothing": ("index.html", "<p>See [<code>round</code>][numfmt.round].</p>", "shows '][numfmt.round]'"),
+    "mark of a hook": ("index.html", "<p>[[api numfmt]]</p>", "shows '[[api '"),
     "base": ("index.html", '<base href="https://x.org/">', "<base href='https://x.org/'>"),
     "remote font": ("a/style.css", "@font-face{src:url('https://fonts.example.org/a.woff2')}", "from another host"),
     "remote import": ("a/style.css", '@import "//fonts.example.org/a.css";', "from another host"),

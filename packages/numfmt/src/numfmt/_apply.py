@@ -22,7 +22,7 @@ from numfmt.rounding import OverflowPolicy, RoundingMode, overflow_policy, round
 if TYPE_CHECKING:
     from numfmt.formats import FloatFormat
 
-#: Replacements for NaN that :meth:`FloatFormat.round` offers where a format has none.
+#: Replacements for NaN that `FloatFormat.round` offers where a format has none.
 NAN_REPLACEMENTS = ("zero", "largest")
 
 
@@ -141,7 +141,7 @@ def round_to(
     random: Any,
     out: NDArray[Any] | None = None,
 ) -> Any:
-    """Round numbers to a format; see :meth:`FloatFormat.round`."""
+    """Round numbers to a format; see `FloatFormat.round`."""
     if "torch" in sys.modules:
         from numfmt._fast import tensors
 
@@ -241,7 +241,7 @@ def round_sum(
     For formats of at most 51 significant bits the pair can also be folded into one float64 first, by rounding it to
     odd: where ``low`` is not zero and ``high`` has an even last bit, replace ``high`` by its neighbour in the direction
     of ``low`` (S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums", IEEE TC 2008). Then any rounding
-    of that float64 is the rounding of the pair. :func:`fold_to_odd` does it.
+    of that float64 is the rounding of the pair. `fold_to_odd` does it.
 
     Args:
         fmt: The format.
@@ -285,7 +285,7 @@ def _add(significand: NDArray[np.uint64], units: NDArray[np.float64]) -> NDArray
 
 
 def fold_to_odd(high: NDArray[np.float64], low: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The exact sum ``high + low`` rounded to odd in float64; see :func:`round_sum`.
+    """The exact sum ``high + low`` rounded to odd in float64; see `round_sum`.
 
     Args:
         high: float64, the sum rounded to nearest.

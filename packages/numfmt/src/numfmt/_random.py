@@ -5,7 +5,7 @@ random word of an element is not a draw of a sequential generator but a word of 
 from the element's index (J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
 2011). A call draws only its 64-bit key from the caller's generator.
 
-A block has four words. They go to elements that lie :data:`PLANE` apart, not to neighbours: then every implementation
+A block has four words. They go to elements that lie `PLANE` apart, not to neighbours: then every implementation
 reads and writes whole vectors. Element i has counter ``(i // 256) * 64 + i % 64`` and takes word ``i // 64 % 4``.
 """
 

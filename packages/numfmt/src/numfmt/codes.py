@@ -35,7 +35,7 @@ def encode(
     random_bits: int,
     random: Any,
 ) -> Any:
-    """Round and encode; see :meth:`FloatFormat.encode`."""
+    """Round and encode; see `FloatFormat.encode`."""
     rounded = _apply.round_to(fmt, x, rounding, rng, overflow, nan, random_bits, random)
     values = np.asarray(rounded, np.float64)
     return code_of(fmt, values.reshape(-1)).reshape(values.shape)[()]
@@ -64,7 +64,7 @@ def code_of(fmt: FloatFormat, values: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def decode(fmt: FloatFormat, codes: Any) -> Any:
-    """Values of codes; see :meth:`FloatFormat.decode`."""
+    """Values of codes; see `FloatFormat.decode`."""
     array = np.asarray(codes)
     if array.dtype.kind == "O" and array.size and all(isinstance(c, int) for c in array.flat):
         raise ValueError(f"codes must lie in [0, 2**{fmt.bits}) for {fmt.name}, and some exceed 64 bits")
@@ -109,7 +109,7 @@ def _table(fmt: FloatFormat) -> NDArray[np.float64]:
 
 
 def values(fmt: FloatFormat) -> NDArray[np.float64]:
-    """Every value in code order; see :meth:`FloatFormat.values`."""
+    """Every value in code order; see `FloatFormat.values`."""
     if fmt.bits > _VALUES_BITS:
         raise ValueError(
             f"{fmt.name} has 2**{fmt.bits} values, too many for one array; decode the codes you need with decode()"

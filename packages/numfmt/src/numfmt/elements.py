@@ -1,6 +1,6 @@
 """Formats whose values are no floating-point numbers: integers and fixed point in two's complement, and value tables.
 
-They serve as elements of block formats and have the methods of :class:`numfmt.FloatFormat`.
+They serve as elements of block formats and have the methods of `numfmt.FloatFormat`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Elements:
         random_bits: int = 32,
         random: Any = None,
     ) -> Any:
-        """Round numbers to the format; see :meth:`numfmt.FloatFormat.round`.
+        """Round numbers to the format; see `numfmt.FloatFormat.round`.
 
         Infinities and numbers beyond the range become the nearest end (policy "saturate" is the only one); NaN is
         refused unless ``nan`` names a replacement. The result is float64.
@@ -116,7 +116,7 @@ class _Elements:
         return np.where(np.isnan(numbers), np.nan, result)[()]
 
     def table(self) -> str:
-        """The format's whole value set as text; see :func:`numfmt.tables.value_table`."""
+        """The format's whole value set as text; see `numfmt.tables.value_table`."""
         from numfmt import tables
 
         return tables.value_table(self)
@@ -216,7 +216,7 @@ class FixedFormat(_Elements):
         random_bits: int = 32,
         random: Any = None,
     ) -> Any:
-        """Round numbers to the format; see :meth:`numfmt.FloatFormat.round`.
+        """Round numbers to the format; see `numfmt.FloatFormat.round`.
 
         Infinities and numbers beyond the range become the nearest end (policy "saturate" is the only one); NaN is
         refused unless ``nan`` names a replacement. There is no -0. The result is float64.
@@ -228,7 +228,7 @@ class FixedFormat(_Elements):
         return (np.clip(np.asarray(rounded, np.float64), self.min, self.max) + 0.0)[()]
 
     def encode(self, x: Any, rounding: str | RoundingMode = "nearest_even", **options: Any) -> Any:
-        """Round and return two's complement codes in the smallest unsigned type; options as in :meth:`round`."""
+        """Round and return two's complement codes in the smallest unsigned type; options as in `round`."""
         integers = np.ldexp(np.asarray(self.round(x, rounding, **options)), self.fraction_bits).astype(np.int64)
         return (integers & ((1 << self.width) - 1)).astype(code_type(self.width))[()]
 
@@ -283,7 +283,7 @@ class TableFormat(_Elements):
         random_bits: int = 32,
         random: Any = None,
     ) -> Any:
-        """Round numbers to the nearest entry, or as the mode says; see :meth:`numfmt.FloatFormat.round`.
+        """Round numbers to the nearest entry, or as the mode says; see `numfmt.FloatFormat.round`.
 
         Ties go to the even code. Numbers beyond the ends become the end (policy "saturate" is the only one); NaN is
         refused unless ``nan`` names a replacement. Input wider than float64 must be exact in it. The result is float64.
@@ -301,7 +301,7 @@ class TableFormat(_Elements):
         random_bits: int = 32,
         random: Any = None,
     ) -> Any:
-        """Codes of the rounded numbers, in the smallest unsigned type; arguments as in :meth:`round`."""
+        """Codes of the rounded numbers, in the smallest unsigned type; arguments as in `round`."""
         codes = self._codes(x, rounding, rng, overflow, nan, random_bits, random)
         return codes.astype(code_type(self.bits))[()]
 

@@ -122,7 +122,7 @@ def explain(
     """Explain how one number is rounded.
 
     Args:
-        x: The number; a string is taken exactly (:func:`parse_number`).
+        x: The number; a string is taken exactly (`parse_number`).
         fmt: The format.
         rounding: Rounding mode.
         overflow: Overflow policy; None takes the format's own.

@@ -1,6 +1,6 @@
 """Floating-point formats as facts.
 
-A :class:`FloatFormat` is a handful of independent facts: field widths, bias, which special values there are and where
+A `FloatFormat` is a handful of independent facts: field widths, bias, which special values there are and where
 their codes lie. Everything else (limits, rounding, codes) is derived from them, so a new format is a new row of facts
 and no new code.
 """
@@ -73,18 +73,18 @@ class FloatFormat:
         exponent_bits: Width of the exponent field, 0 to 11. With 0 every value is subnormal (fixed point).
         mantissa_bits: Width of the mantissa field (without the implicit bit), 0 to 52.
         bias: Exponent bias.
-        specials: Kind of special values, a row of :data:`KINDS`: ``"ieee"`` (infinities and NaNs in the top binade),
+        specials: Kind of special values, a row of `KINDS`: ``"ieee"`` (infinities and NaNs in the top binade),
             ``"fn"`` (no infinity, one NaN per sign, as OCP E4M3), ``"fnuz"`` (no infinity, one NaN in the place of -0),
             ``"finite"`` (neither, as OCP FP4 and FP6), ``"scale"`` (unsigned powers of two with one NaN and no zero, as
             OCP
-            E8M0) or ``"p3109"`` (see :func:`numfmt.p3109`). It fills in the facts below that are not given.
+            E8M0) or ``"p3109"`` (see `numfmt.p3109`). It fills in the facts below that are not given.
         signed: There is a sign bit.
         zero: Exponent field 0 encodes zero and the subnormals. Without it, field 0 is an ordinary binade.
         subnormals: There are subnormal values. Without them, nothing lies between zero and ``min_normal``, and codes
             that would be subnormal decode to zero.
         infinities: The highest code below the NaNs is infinity.
-        nan: Where NaN's codes lie, a key of :data:`NAN_CODES`.
-        overflow: Default overflow policy, a name of :data:`numfmt.rounding.OVERFLOWS`.
+        nan: Where NaN's codes lie, a key of `NAN_CODES`.
+        overflow: Default overflow policy, a name of `numfmt.rounding.OVERFLOWS`.
 
     Raises:
         ValueError: For facts that contradict each other or do not fit float64, which carries every value.
@@ -296,7 +296,7 @@ class FloatFormat:
         """Smallest positive normal value, 2**emin.
 
         Raises:
-            ValueError: If the format :attr:`has no normal values <has_normals>`.
+            ValueError: If the format has no normal values (see `has_normals`).
         """
         if not self.has_normals:
             raise ValueError(f"{self.name} has no normal values")
@@ -339,10 +339,10 @@ class FloatFormat:
             x: Numbers of any shape: float64, float32, float16, bfloat16 and the other ml_dtypes types, integers, or an
                 object array of Python integers and fractions. Never modified. Or a torch tensor on any device: then the
                 result is a tensor there with the same bits (float32 also for the narrower floating-point types).
-            rounding: A name or alias of :data:`numfmt.rounding.ROUNDINGS`.
+            rounding: A name or alias of `numfmt.rounding.ROUNDINGS`.
             rng: For stochastic modes: a seed or generator. None draws fresh entropy. The random number of an element
                 depends on one 64-bit draw from ``rng`` and on the element's index in C order only.
-            overflow: A name or alias of :data:`numfmt.rounding.OVERFLOWS`; None takes the format's own.
+            overflow: A name or alias of `numfmt.rounding.OVERFLOWS`; None takes the format's own.
             nan: What NaN becomes in a format without NaN: ``"zero"`` or ``"largest"``. None refuses it.
             random_bits: Number of random bits of stochastic modes, 1 to 32.
             random: Instead of ``rng``, the random integers themselves, in ``[0, 2**random_bits)``, of x's shape.
@@ -374,11 +374,11 @@ class FloatFormat:
         """Round numbers to this format and return their codes.
 
         Args:
-            x: As in :meth:`round`, and likewise the other arguments.
+            x: As in `round`, and likewise the other arguments.
 
         Returns:
             Codes in the smallest unsigned type that holds them (uint8 for up to 8 bits, ...), in the shape of x. NaN is
-            :attr:`nan_code`, whatever its sign and payload.
+            `nan_code`, whatever its sign and payload.
         """
         from numfmt import codes
 
@@ -440,7 +440,7 @@ class FloatFormat:
         """Unit in the last place: the distance between values of this format in the binade of x.
 
         Args:
-            x: Numbers as in :meth:`round`; they need not be values of the format. The sign does not matter.
+            x: Numbers as in `round`; they need not be values of the format. The sign does not matter.
 
         Returns:
             ``2**(max(floor(log2|x|), emin) - m)`` as float64; for |x| beyond the largest value that of the largest
@@ -454,7 +454,7 @@ class FloatFormat:
         """The smallest value of this format that is larger than x.
 
         Args:
-            x: Numbers as in :meth:`round`; they need not be values of the format.
+            x: Numbers as in `round`; they need not be values of the format.
 
         Returns:
             float64. Above the largest value: infinity, NaN, or the largest value again, as the format's default
@@ -466,7 +466,7 @@ class FloatFormat:
         return neighbours.next_up(self, x)
 
     def next_down(self, x: Any) -> Any:
-        """The largest value of this format that is smaller than x; the mirror image of :meth:`next_up`."""
+        """The largest value of this format that is smaller than x; the mirror image of `next_up`."""
         from numfmt import neighbours
 
         return neighbours.next_down(self, x)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def ulp(fmt: FloatFormat, x: Any) -> Any:
-    """Distance between values in the binade of x; see :meth:`FloatFormat.ulp`."""
+    """Distance between values in the binade of x; see `FloatFormat.ulp`."""
     numbers = _apply.as_numbers(x)
     parts = _apply.take_apart(numbers.reshape(-1))
     lowest = fmt.emin - fmt.mantissa_bits if fmt.subnormals else fmt.emin
@@ -24,12 +24,12 @@ def ulp(fmt: FloatFormat, x: Any) -> Any:
 
 
 def next_up(fmt: FloatFormat, x: Any) -> Any:
-    """Smallest larger value; see :meth:`FloatFormat.next_up`."""
+    """Smallest larger value; see `FloatFormat.next_up`."""
     return _next(fmt, x, "down", "up", np.inf)
 
 
 def next_down(fmt: FloatFormat, x: Any) -> Any:
-    """Largest smaller value; see :meth:`FloatFormat.next_down`."""
+    """Largest smaller value; see `FloatFormat.next_down`."""
     return _next(fmt, x, "up", "down", -np.inf)
 
 

@@ -46,7 +46,7 @@ class RoundingMode:
     Attributes:
         name: The name this package uses.
         meaning: One line for people.
-        away: Decides from a :class:`Discarded` which magnitudes go up to the next value.
+        away: Decides from a `Discarded` which magnitudes go up to the next value.
         inward: Signs (+1, -1) for which the mode never moves away from zero, so that a finite overflow stops at the
             largest value. ``to_odd`` is decided by the parity of the largest value's code instead.
         stochastic: How the discarded fraction meets the random number: "" for deterministic modes, else "a", "b" or "c"
@@ -201,7 +201,7 @@ def rounding_mode(name: str | RoundingMode) -> RoundingMode:
         name: For example ``"nearest_even"``, ``"rz"``, ``"TowardPositive"``, ``"StochasticB"``.
 
     Returns:
-        The row of :data:`ROUNDINGS`.
+        The row of `ROUNDINGS`.
 
     Raises:
         ValueError: For an unknown name; the nearest known one is named.
@@ -224,7 +224,7 @@ def overflow_policy(name: str | OverflowPolicy) -> OverflowPolicy:
         name: For example ``"saturate"`` or P3109's ``"OvfInf"``, ``"SatFinite"``, ``"SatPropagate"``.
 
     Returns:
-        The row of :data:`OVERFLOWS`.
+        The row of `OVERFLOWS`.
 
     Raises:
         ValueError: For an unknown name; the nearest known one is named.

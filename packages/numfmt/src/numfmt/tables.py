@@ -15,7 +15,7 @@ TABLE_BITS = 12
 
 
 class ValueSet(Protocol):
-    """Anything with codes and values: a :class:`FloatFormat`, an integer format, a table."""
+    """Anything with codes and values: a `FloatFormat`, an integer format, a table."""
 
     @property
     def name(self) -> str:
@@ -106,7 +106,7 @@ def _power(value: float) -> str:
 
 
 def facts(fmt: FloatFormat) -> tuple[str, ...]:
-    """The row of :func:`formats_table` of one format."""
+    """The row of `formats_table` of one format."""
     specials = {
         "none": "no",
         "highest": "1 a sign" if fmt.signed else "1",

@@ -36,7 +36,7 @@ def set_backend(name: str) -> None:
     Results do not depend on it.
 
     Args:
-        name: A key of :data:`BACKENDS`: ``"auto"`` (the default), ``"numpy"`` or ``"numba"``.
+        name: A key of `BACKENDS`: ``"auto"`` (the default), ``"numpy"`` or ``"numba"``.
 
     Raises:
         ValueError: For an unknown name.

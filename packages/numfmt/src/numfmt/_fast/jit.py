@@ -369,7 +369,7 @@ def round_jit(
     random: NDArray[np.uint32] | None = None,
     random_bits: int = 32,
 ) -> None:
-    """The same as :func:`numfmt._fast.chunks.round_chunks`, compiled; long arrays are shared by threads.
+    """The same as `numfmt._fast.chunks.round_chunks`, compiled; long arrays are shared by threads.
 
     Raises:
         NanRefused: If x holds NaN and the plan has no value for it.

@@ -40,7 +40,7 @@ def round_tensor(
     random: Any,
     out: Any,
 ) -> Any:
-    """Round a tensor to a format; see :meth:`FloatFormat.round`.
+    """Round a tensor to a format; see `FloatFormat.round`.
 
     The result is on x's device, float64 for float64 and integer tensors and for formats that float32 does not hold,
     else float32. Gradients do not flow through it.

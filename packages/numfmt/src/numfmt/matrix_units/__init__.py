@@ -1,6 +1,6 @@
 """Bit-accurate models of GPU matrix units: what a tensor core returns, on a CPU.
 
-`matmul` computes a product as a unit (:data:`UNITS`) and a schedule do, `explain` says in words what a schedule costs,
+`matmul` computes a product as a unit (`UNITS`) and a schedule do, `explain` says in words what a schedule costs,
 `identify` finds out what a black box does, and `choose_promotion` picks the longest promotion interval that an error
 target allows.
 """

@@ -156,7 +156,7 @@ def explain(
         Text of several lines.
 
     Raises:
-        ValueError: As :func:`matmul` raises for the same arguments.
+        ValueError: As `matmul` raises for the same arguments.
     """
     if not schedules:
         raise ValueError(

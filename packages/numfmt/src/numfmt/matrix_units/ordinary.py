@@ -20,7 +20,7 @@ def _restored(operand: Operand) -> Float32Array:
 
 
 def fma_chain(unit: MatrixUnit, a: Operand, b: Operand, c: Float32Array) -> Float32Array:
-    """One fused multiply-add per k, ascending; arguments as :func:`numfmt.matrix_units.aligned.chain`."""
+    """One fused multiply-add per k, ascending; arguments as `numfmt.matrix_units.aligned.chain`."""
     result = c
     for x, y in zip(_restored(a), _restored(b), strict=True):
         result = fma_float32(x[:, None], y[None, :], result)
@@ -36,8 +36,8 @@ def _flush(x: Float32Array, least: float = _FP32_MIN_NORMAL, keep_sign: bool = T
 def pairwise_chain(unit: MatrixUnit, a: Operand, b: Operand, c: Float32Array) -> Float32Array:
     """CDNA2's steps: products, a pairwise tree over them, then c, all in FP32 to nearest even with subnormals flushed.
 
-    Arguments as :func:`numfmt.matrix_units.aligned.chain`. The formats' own subnormals are flushed where they are
-    prepared (:func:`flush_operand`).
+    Arguments as `numfmt.matrix_units.aligned.chain`. The formats' own subnormals are flushed where they are
+    prepared (`flush_operand`).
     """
     x, y = _restored(a), _restored(b)
     result = _flush(c, keep_sign=False)

@@ -2,7 +2,7 @@
 
 A schedule turns K into such a plan. Leaves are the accumulator c and chains of a unit's steps; inner nodes are ordinary
 additions. Two schedules give the same bits for every input if their plans simplify to the same expression
-(:func:`simplified`).
+(`simplified`).
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ def matmul(
             numbers; the unit ignores their low 13 bits.
         b: (K, N) matrix.
         c: (M, N) matrix of values of the accumulator's format, or None for zero.
-        unit: A name of :func:`unit_names` ("hopper.wgmma"), an architecture ("hopper": the first instruction of the
-            table that takes the inputs), or a :class:`MatrixUnit` of your own.
+        unit: A name of `unit_names` ("hopper.wgmma"), an architecture ("hopper": the first instruction of the
+            table that takes the inputs), or a `MatrixUnit` of your own.
         inputs: Format of both operands or a pair (a, b), such as "fp16", "tf32", ("e4m3", "e5m2"); None: from the
             dtypes, float32 being "tf32" for a unit and "fp32" for `simt.fma` and `tl_dot`.
         accumulator: "fp32" or "fp16", the format of c and of the result.

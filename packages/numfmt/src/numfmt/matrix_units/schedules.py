@@ -1,7 +1,7 @@
 """Schedules: how a kernel or a library cuts K into chains of a unit's steps, as values that compose.
 
 A unit fixes what one instruction does; a schedule fixes which instructions follow each other, where partial sums
-start from zero, and in which order they are added. Leaves are :class:`ChainAll` (`chain()`) and :class:`TlDot`
+start from zero, and in which order they are added. Leaves are `ChainAll` (`chain()`) and `TlDot`
 (`tl_dot()`); the others wrap an inner schedule. Nothing here computes: a schedule is turned into a plan (`plan.py`),
 which an engine evaluates and `explain` reads.
 """
@@ -546,12 +546,12 @@ def split_k(
     reduction: str = "sequential",
     even: bool = False,
 ) -> SplitK:
-    """K in `parts` contiguous ranges, each summed from zero, the results added up; see :class:`SplitK`."""
+    """K in `parts` contiguous ranges, each summed from zero, the results added up; see `SplitK`."""
     return SplitK(parts, inner or ChainAll(), granularity, reduction, even)
 
 
 def stream_k(block_m: int, block_n: int, block_k: int, workers: int, inner: Schedule | None = None) -> StreamK:
-    """Work cut evenly among `workers` across tiles, so that a tile's k can be cut anywhere; see :class:`StreamK`."""
+    """Work cut evenly among `workers` across tiles, so that a tile's k can be cut anywhere; see `StreamK`."""
     return StreamK(block_m, block_n, block_k, workers, inner or ChainAll())
 
 
@@ -565,7 +565,7 @@ def tl_dot(
     block_n: int = 64,
     k_width: int | None = None,
 ) -> TlDot:
-    """A loop of `tl.dot` over BLOCK_K on Hopper, as Triton 3.9 lowers it; see :class:`TlDot`."""
+    """A loop of `tl.dot` over BLOCK_K on Hopper, as Triton 3.9 lowers it; see `TlDot`."""
     return TlDot(block_k, form, input_precision, max_num_imprecise_acc, num_warps, block_m, block_n, k_width)
 
 

@@ -83,8 +83,8 @@ def find_schedule(
         unit: The unit the library is thought to have used.
         inputs: Format of the operands; None: from the dtypes.
         accumulator: "fp32" or "fp16".
-        candidates: Schedules to try; None: those of :func:`library_schedules`.
-        output: A :class:`numfmt.FloatFormat` the library rounded its result to (nearest even); None: not rounded.
+        candidates: Schedules to try; None: those of `library_schedules`.
+        output: A `numfmt.FloatFormat` the library rounded its result to (nearest even); None: not rounded.
         sample: Outputs to compare: random rows and columns.
         seed: Seed of the sample.
 

@@ -91,7 +91,7 @@ class MatrixUnit:
     Attributes:
         architecture: "volta" ... "blackwell", "cdna2", or "simt" for ordinary fused multiply-adds.
         instruction: "mma", "wgmma", "tcgen05", ...; with the architecture it makes the unit's name, "hopper.wgmma".
-        inputs: Keys of :data:`INPUT_FORMATS` that an operand can have.
+        inputs: Keys of `INPUT_FORMATS` that an operand can have.
         accumulator: "fp32" or "fp16": the format of c and of the result.
         mixed: The two operands may have different formats of `inputs`.
         depth: k of one instruction; K must be a multiple of it.
@@ -140,7 +140,7 @@ class MatrixUnit:
 
     @cached_property
     def accumulator_format(self) -> FloatFormat:
-        """The :class:`FloatFormat` of c and of the returned matrix."""
+        """The `FloatFormat` of c and of the returned matrix."""
         return INPUT_FORMATS[self.accumulator]
 
     @property
@@ -353,7 +353,7 @@ def find_unit(
 
     Args:
         unit: "hopper.wgmma", or an architecture alone ("hopper"), which takes the first instruction of the table that
-            fits; a :class:`MatrixUnit`, also one of your own making, is checked against the formats and returned.
+            fits; a `MatrixUnit`, also one of your own making, is checked against the formats and returned.
         inputs: Format of the operands, or a pair (a, b).
         accumulator: "fp32" or "fp16".
 
