@@ -1,0 +1,154 @@
+"""How a kernel is launched: block sizes, warps, stages, and the table that says which to take for which product.
+
+A configuration changes how fast a product is. Whether it also changes its bits is a property of the kernel: the serial
+chain of `blocked` in fp32 has the same bits for every tile, a tensor-core sum has others for another instruction, a
+promoted sum others for another interval. Kernels therefore name, per configuration, a *class of equal bits* (a text
+such as "fma-chain"); the tuner compares and exchanges configurations within one class only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Self
+
+from tritongemm.errors import UsageError, nearest
+
+# The least extent of a tile that `tl.dot` takes.
+SMALLEST_BLOCK = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """One way to launch a kernel.
+
+    Attributes:
+        kernel: Name of the kernel in the table of candidates ("blocked", "persistent", ...).
+        block_m: Rows of a tile of the result; a power of two, at least 16.
+        block_n: Columns of a tile of the result; likewise.
+        block_k: Depth of one step over k; likewise.
+        group_m: Rows of tiles that share their columns of B in the cache.
+        warps: Warps of a program, a power of two.
+        stages: Depth of the software pipeline over k.
+        ctas: Programs of a cluster that share loads.
+        splits: Parts of K that are summed by themselves and then joined in a fixed order; 1 for one sum.
+
+    Raises:
+        UsageError: A size is not one a kernel can be compiled for.
+    """
+
+    kernel: str
+    block_m: int = 64
+    block_n: int = 64
+    block_k: int = 32
+    group_m: int = 8
+    warps: int = 4
+    stages: int = 3
+    ctas: int = 1
+    splits: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("block_m", "block_n", "block_k", "warps", "ctas"):
+            size, least = getattr(self, name), SMALLEST_BLOCK if name.startswith("block") else 1
+            if not _whole(size) or size < least or size & (size - 1):
+                raise UsageError(f"{name}: a power of two from {least} on, given {size!r}.")
+        for name in ("group_m", "stages", "splits"):
+            size = getattr(self, name)
+            if not _whole(size) or size < 1:
+                raise UsageError(f"{name}: a whole number from 1 on, given {size!r}.")
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        """The constants of a tiled kernel: BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M."""
+        return {
+            "BLOCK_M": self.block_m,
+            "BLOCK_N": self.block_n,
+            "BLOCK_K": self.block_k,
+            "GROUP_M": self.group_m,
+        }
+
+    @property
+    def options(self) -> dict[str, int]:
+        """The compiler's options: num_warps, num_stages, and num_ctas where it is not 1."""
+        return {"num_warps": self.warps, "num_stages": self.stages} | ({"num_ctas": self.ctas} if self.ctas > 1 else {})
+
+    def changed(self, **changes: Any) -> Config:
+        """This configuration with other values in places; unknown names raise UsageError."""
+        unknown = changes.keys() - {field.name for field in fields(self)}
+        if unknown:
+            name = min(unknown)
+            raise UsageError(f"config: no setting {name!r}. {nearest(name, (f.name for f in fields(self)))}")
+        return replace(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings by name, as JSON keeps them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, settings: Any) -> Self:
+        """The configuration that `as_dict` wrote.
+
+        Raises:
+            UsageError: Something is missing, unknown or out of range.
+        """
+        names = {field.name for field in fields(cls)}
+        if not isinstance(settings, dict) or "kernel" not in settings or not settings.keys() <= names:
+            raise UsageError(f"config: settings {settings!r} are none of a configuration; it has {sorted(names)}.")
+        if not isinstance(settings["kernel"], str):
+            raise UsageError(f"kernel: a name, given {settings['kernel']!r}.")
+        return cls(**settings)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """What a configuration is chosen for: everything about a product but its numbers.
+
+    Attributes:
+        M: Rows of the result (of one product of a batch).
+        N: Columns of the result.
+        K: Length of the sums.
+        batch: Number of products.
+        mode: Name of the precision mode.
+        dtype: Operand type, such as "bf16".
+        out_dtype: Type of the result.
+        strides: Class of the operands' strides, by `strides_class`.
+        device: The GPU's name, "cpu" on the CPU.
+        invariant: Whether a row's bits must not depend on M.
+    """
+
+    M: int
+    N: int
+    K: int
+    batch: int = 1
+    mode: str = "ieee"
+    dtype: str = "fp32"
+    out_dtype: str = "fp32"
+    strides: str = "k16 n16 n16"
+    device: str = "cpu"
+    invariant: bool = True
+
+
+def strides_class(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, address: int, axes: str) -> str:
+    """Along which axis a matrix is contiguous, and whether 16-byte loads can be used.
+
+    Args:
+        shape: Its two extents.
+        strides: Its two strides in elements.
+        itemsize: Bytes per element.
+        address: Address of its first element.
+        axes: Names of its axes, such as "mk".
+
+    Returns:
+        The name of the contiguous axis ("-" if there is none), followed by "16" if its start and its other stride are
+        multiples of 16 bytes: "k16", "m", "-".
+    """
+    contiguous = 1 if strides[1] == 1 else 0 if strides[0] == 1 else None
+    if contiguous is None:
+        return "-"
+    pitch = strides[1 - contiguous] * itemsize
+    # A single row or column has no pitch that could be misaligned.
+    aligned = address % 16 == 0 and (pitch % 16 == 0 or shape[1 - contiguous] <= 1)
+    return axes[contiguous] + ("16" if aligned else "")
