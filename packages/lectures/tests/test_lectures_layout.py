@@ -78,12 +78,17 @@ def test_a_crooked_table_is_refused() -> None:
         Table("t", [Column("a"), Column("b")], [(1,)])
 
 
-def test_wrap_counts_east_asian_characters_twice_and_keeps_closing_marks() -> None:
-    text = "舍入误差会累积，因此 FP16 不够。" * 4
-    lines = columns.wrap(text, 20).splitlines()
-    assert max(columns.width(line) for line in lines) <= 22  # a closing mark may hang over
-    assert not any(line[0] in "，。" for line in lines)
-    assert "".join("".join(lines).split()) == "".join(text.split())
+def test_wrap_counts_east_asian_characters_twice_and_keeps_marks_with_their_words() -> None:
+    text = "舍入误差会累积，因此（在这里）FP16 不够。" * 4
+    for width in range(16, 40):
+        lines = columns.wrap(text, width).splitlines()
+        assert max(columns.width(line) for line in lines) <= width
+        assert not any(line[0] in "，。）" or line[-1] in "（" for line in lines)
+        assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+def test_only_a_word_longer_than_a_line_sticks_out() -> None:
+    assert columns.wrap("a (extraordinary). b", 8) == "a\n(extraordinary).\nb"
 
 
 def test_wrap_indents_and_breaks_at_spaces() -> None:
@@ -91,12 +96,13 @@ def test_wrap_indents_and_breaks_at_spaces() -> None:
 
 
 @pytest.mark.parametrize("name", numfmt_lectures.names())
-def test_no_line_of_text_is_too_long(name: str) -> None:
+def test_no_line_of_text_is_too_long_in_any_language(name: str) -> None:
     for module in LECTURES[name].requires:
         pytest.importorskip(module)
-    for line in numfmt_lectures.run(name, quick=True).splitlines():
-        table = "  " in line.strip()
-        assert table or columns.width(line) <= 100, line
+    report = numfmt_lectures.compute(name, quick=True)
+    for language in numfmt_lectures.LANGUAGES:
+        for line in render.to_text(report, load(name, language)).splitlines():
+            assert columns.width(line) <= 100, line
 
 
 def test_an_unknown_form_is_refused() -> None:

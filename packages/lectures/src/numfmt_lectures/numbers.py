@@ -80,16 +80,16 @@ def anatomy(settings: Settings) -> Demonstration:
     """Take one number apart in several formats."""
     number = Fraction(settings.numerator, settings.denominator)
     taken = [take_apart(fmt, number) for fmt in FORMATS if fmt.min_normal <= number <= fmt.max]
+    bits = Table("bits", [Column("format"), Column("bits")], [(t.format, t.bits) for t in taken])
     columns = [
         Column("format"),
-        Column("bits"),
         Column("exponent", "d"),
         Column("significand", ".10g"),
         Column("value", ".10g"),
         Column("error", "+.3f"),
     ]
-    rows = [(t.format, t.bits, t.exponent, t.significand, t.value, t.error) for t in taken]
-    return Demonstration("anatomy", [Table("fields", columns, rows)], observe_anatomy(taken, number))
+    rows = [(t.format, t.exponent, t.significand, t.value, t.error) for t in taken]
+    return Demonstration("anatomy", [bits, Table("fields", columns, rows)], observe_anatomy(taken, number))
 
 
 def take_apart(fmt: FloatFormat, number: Fraction) -> Taken:

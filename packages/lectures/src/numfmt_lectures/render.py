@@ -33,7 +33,7 @@ def sentence(demonstration: str, observation: Observation, words: Catalogue) -> 
 
 
 def to_text(report: Report, words: Catalogue) -> str:
-    """The report for a terminal, at most 100 columns wide but for its tables."""
+    """The report for a terminal, at most 100 columns wide."""
     title = words.text("title")
     blocks = [f"{title}\n{'=' * width(title)}", *_wrapped(words.text("introduction"))]
     for number, demonstration in enumerate(report.demonstrations, 1):
