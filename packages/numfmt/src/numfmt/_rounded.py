@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from numfmt import errorfree
 from numfmt._apply import check_nan, round_sum
+from numfmt._errors import not_a_format
 from numfmt._fast.backend import use_numba
 from numfmt._random import Seed, draw_key, philox_words
 from numfmt._scalar import ScalarArithmetic
@@ -99,7 +100,7 @@ class RoundedArithmetic:
         random_bits: int | None = None,
     ) -> None:
         if not isinstance(fmt, FloatFormat):
-            raise TypeError(f"fmt must be a FloatFormat such as numfmt.BF16, got {fmt!r}")
+            raise TypeError(not_a_format("fmt", fmt))
         self.fmt = fmt
         self.mode = rounding_mode(rounding)
         self.policy = overflow_policy(fmt.overflow if overflow is None else overflow)

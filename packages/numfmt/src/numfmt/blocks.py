@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from numfmt import errorfree
-from numfmt._errors import unknown_name
+from numfmt._errors import not_a_format, unknown_name
 from numfmt._inputs import as_carrier, as_integer, normal_axis
 from numfmt._random import Seed
 from numfmt._rounded import RandomWords
@@ -151,7 +151,7 @@ class BlockFormat:
         for argument in ("scale", "tensor_scale"):
             value = getattr(self, argument)
             if not isinstance(value, FloatFormat) and not (value is None and argument == "tensor_scale"):
-                raise TypeError(f"{argument} must be a FloatFormat such as numfmt.E8M0, got {value!r}")
+                raise TypeError(not_a_format(argument, value, "E8M0", optional=argument == "tensor_scale"))
         as_integer(self.block, "block", 1)
         self._checked_rule(self.rule)
 

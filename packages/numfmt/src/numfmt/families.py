@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from typing import TYPE_CHECKING
 
 from numfmt import dtypes
 from numfmt._errors import unknown_name
 from numfmt.elements import ELEMENTS, FixedFormat, TableFormat
 from numfmt.formats import FORMATS, FloatFormat
+
+if TYPE_CHECKING:  # blocks are imported when they are asked for
+    from numfmt.blocks import BlockFormat
 
 
 def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = True) -> FloatFormat:
@@ -16,8 +21,7 @@ def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = T
     The family has one NaN, one zero, and subnormals. NaN is the code that would be -0 in a signed format, and the
     highest code in an unsigned one; the extended domain spends the next lower code (of each sign) on infinity. The bias
     is 2**(K - P - 1) for signed and 2**(K - P) for unsigned formats, so that 1 lies in the middle of the codes. (IEEE
-    SA
-    P3109 working group, Interim Report on Binary Floating-point Formats for Machine Learning.)
+    SA P3109 working group, Interim Report on Binary Floating-point Formats for Machine Learning.)
 
     Args:
         width: Bits K of a code.
@@ -92,9 +96,15 @@ def lookup(name: str) -> FloatFormat | FixedFormat | TableFormat:
             custom one (``"e8m13"``, ``"e5m3fnuz"``, ``"e4m3b10fn"`` with bias 10; IEEE special values and bias 2**(e-1)
             - 1 by default).
 
+    Returns:
+        The format.
+
     Raises:
-        ValueError: For an unknown name; the nearest known one is named.
+        ValueError: For an unknown name (the nearest known one is named), and for the name of a block format.
+        TypeError: If ``name`` is no string.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string such as 'bf16', got {name!r}")
     folded = name.strip().casefold().replace("-", "_")
     known = {known.casefold(): fmt for known, fmt in (FORMATS | ELEMENTS).items()}
     known |= {alias: FORMATS[target] for alias, target in ALIASES.items()}
@@ -109,4 +119,32 @@ def lookup(name: str) -> FloatFormat | FixedFormat | TableFormat:
         e, m, bias, kind = match.groups()
         default = 2 ** (int(e) - 1) - 1 if int(e) else 0
         return FloatFormat(folded.upper(), int(e), int(m), default if bias is None else int(bias), kind or "ieee")
-    raise ValueError(unknown_name("format", name, [*FORMATS, *ELEMENTS, *ALIASES, *dtypes.TYPES]))
+    if blocks := block_formats(name):
+        names = " and ".join(f"numfmt.{fmt.name}" for fmt in blocks)
+        elements = " or ".join(fmt.element.name for fmt in blocks)
+        raise ValueError(
+            f"{name!r} is a block format, whose elements share scales: {names} {'is' if len(blocks) == 1 else 'are'} "
+            f"there for arrays; the format of an element is {elements}"
+        )
+    known_names = [
+        *FORMATS,
+        *ELEMENTS,
+        *ALIASES,
+        *dtypes.TYPES,
+        *importlib.import_module("numfmt.blocks").BLOCK_FORMATS,
+    ]
+    raise ValueError(unknown_name("format", name, known_names))
+
+
+def block_formats(name: str) -> list[BlockFormat]:
+    """The constant block formats of a name.
+
+    Args:
+        name: In any case: a constant (``"MXFP4"``), or the beginning that several share (``"mxfp8"``).
+
+    Returns:
+        One or more block formats; none for any other name.
+    """
+    table: dict[str, BlockFormat] = importlib.import_module("numfmt.blocks").BLOCK_FORMATS
+    folded = name.strip().casefold().replace("-", "_")
+    return [fmt for known, fmt in table.items() if folded in (known.casefold(), known.casefold().partition("_")[0])]

@@ -36,12 +36,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from numfmt._bits import significant_bits
-from numfmt._errors import unknown_name
+from numfmt._errors import not_a_format, unknown_name
 from numfmt._inputs import as_integer
 from numfmt._progress import track
 from numfmt._summation import METHODS
 from numfmt.bounds import bound_of_sums, on_quantum_grid
 from numfmt.exact import ExactAccumulator, ratio_of_sums
+from numfmt.families import lookup
 from numfmt.formats import FloatFormat
 from numfmt.reports import ErrorReport
 from numfmt.sums import Accumulator, SumPlan
@@ -86,7 +87,7 @@ class Data:
         if self.distribution not in DISTRIBUTIONS:
             raise ValueError(unknown_name("distribution", self.distribution, DISTRIBUTIONS))
         if self.fmt is not None and not isinstance(self.fmt, FloatFormat):
-            raise TypeError(f"fmt must be a FloatFormat such as numfmt.FP8_E4M3, or None, got {self.fmt!r}")
+            raise TypeError(not_a_format("fmt", self.fmt, "FP8_E4M3", optional=True))
 
     def pieces(self, seed: int, terms: int, rows: int) -> Iterator[Float64Array]:
         """The terms in order, as (k, rows) arrays; the same numbers however large the pieces are.
@@ -113,7 +114,7 @@ class Study:
     Every combination of the lists is one cell: `rows` independent sums of so many terms.
 
     Args:
-        formats: Accumulator formats.
+        formats: Accumulator formats, or their names ("bf16", "e8m13"; `numfmt.lookup`).
         methods: Summation methods of `numfmt.accumulate`; a pair (name, {parameter: value}) sets parameters.
         terms: Numbers of terms K.
         seeds: Seeds of the data and of stochastic rounding.
@@ -128,7 +129,7 @@ class Study:
         TypeError: For values of the wrong kind.
     """
 
-    formats: Sequence[FloatFormat]
+    formats: Sequence[FloatFormat | str]
     methods: Sequence[str | tuple[str, dict[str, int]]] = ("sequential",)
     terms: Sequence[int] = (1024,)
     seeds: Sequence[int] = (0,)
@@ -146,6 +147,7 @@ class Study:
             object.__setattr__(self, name, tuple(value))
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty; a study needs at least one value of each list")
+        object.__setattr__(self, "formats", tuple(_accumulator(fmt) for fmt in self.formats))
         for name, minimum in (("terms", 1), ("seeds", 0)):
             object.__setattr__(self, name, tuple(as_integer(v, name, minimum) for v in getattr(self, name)))
         object.__setattr__(self, "rows", as_integer(self.rows, "rows", 1))
@@ -249,6 +251,14 @@ class Study:
 
 
 # Cells ----------------------------------------------------------------------------------------------------------------
+
+
+def _accumulator(fmt: object) -> FloatFormat:
+    """A format, or that of a name."""
+    found = lookup(fmt) if isinstance(fmt, str) else fmt
+    if not isinstance(found, FloatFormat):
+        raise TypeError(not_a_format("formats", found))
+    return found
 
 
 def _as_json(value: Any) -> Any:

@@ -106,7 +106,15 @@ class BlackBox:
             result = self.function(*arguments)
         if hasattr(result, "detach"):
             result = result.detach().cpu().double().numpy()
-        return np.asarray(result).astype(np.float64)
+        numbers = np.asarray(result).astype(np.float64)
+        shapes = [tuple(x.shape) for x in arguments]
+        expected = (shapes[0][0], shapes[1][1]) if self.kind == "matmul" else ()
+        if numbers.shape != expected and not (self.kind != "matmul" and numbers.size == 1):
+            raise ValueError(
+                f"function must return an array of shape {expected} for arguments of shapes "
+                f"{', '.join(map(str, shapes))} with kind={self.kind!r}, got shape {numbers.shape}"
+            )
+        return numbers.reshape(expected)
 
     def _given(self, values: NDArray[np.float64], key: str) -> Any:
         """Values in the dtype of their format, as the framework's array."""
