@@ -139,8 +139,13 @@ class CompiledSteps:
             return None
         wide = self._wide(bits)
         fmt = self._ops.fmt
-        carrier = FLOAT32 if self._mode == "nearest_even" and not wide and self._fits_float32(a, b) else FLOAT64
-        kernel = sums.matrix_product(self._mode, round_products, wide, carrier)
+        nearest = self._mode == "nearest_even"
+        carrier = FLOAT32 if nearest and not wide and self._fits_float32(a, b) else FLOAT64
+        # Rounding to nearest at most doubles a product, and moves a sum by no more than the term: s itself is a
+        # candidate. So a sum of K products stays below 4 K max|a b|.
+        product = float(np.max(np.abs(a), initial=0.0)) * float(np.max(np.abs(b), initial=0.0))
+        watched = not (nearest and 4.0 * a.shape[1] * product < fmt.max)
+        kernel = sums.matrix_product(self._mode, round_products, wide, carrier, watched)
         s = np.zeros((a.shape[0], b.shape[1]), carrier.dtype)
         constants = sums.constants(fmt.emin, fmt.mantissa_bits, fmt.negative_zero, carrier)
         limit = carrier.bits(min(fmt.max, float(np.finfo(carrier.dtype).max)))

@@ -39,10 +39,11 @@ def constants(emin: int, mantissa_bits: int, negative_zero: bool, carrier: Carri
     """What kernels know about a format, as integers of the carrier's width.
 
     Returns:
-        Bits of 2^emin; m in the exponent field; the sign bit of zeros; the carrier's mantissa bits less m in the field.
+        Bits of 2^emin; m in the exponent field; the sign bit of zeros; the bits of 1.5 * 2^(carrier's mantissa bits - m)
+        less the bias in the field: added to the bits of a power of two, they multiply it by that.
     """
     field = carrier.mantissa
-    spare = (field - mantissa_bits) << field
+    spare = (field - mantissa_bits) << field | 1 << (field - 1)
     sign = carrier.sign if negative_zero else 0
     return np.array((carrier.power(emin), mantissa_bits << field, sign, spare), carrier.integer)
 
@@ -54,7 +55,7 @@ def _rounding(mode: str, variant: str, carrier: Carrier = FLOAT64) -> Callable[.
     integer = carrier.integer.type
     bits, number = (bits32, number32) if carrier is FLOAT32 else (bits64, number64)
     sign, size_mask, field = integer(carrier.sign), integer(carrier.sign - 1), integer(carrier.infinity)
-    double, half, zero = integer(2 * carrier.power(0)), integer(1 << (carrier.mantissa - 1)), integer(0)
+    double, zero = integer(2 * carrier.power(0)), integer(0)
 
     if mode == "nearest_even":
 
@@ -62,11 +63,9 @@ def _rounding(mode: str, variant: str, carrier: Carrier = FLOAT64) -> Callable[.
         def rounded(v: Any, emin: Any, m: Any, zero_sign: Any, spare: Any, word: Any, n: Any) -> Any:
             # g: a power of two in whose binade the carrier's last bit is the format's; 1.5 keeps v + g in that binade.
             u = bits(v)
-            e = integer(max(integer(u & field), emin))
-            g = number(integer(integer(e + spare) | half))
-            r = bits((v + g) - g)
-            size = integer(r & size_mask)
-            return number(integer(size | integer(u & (zero_sign if size == zero else sign))))
+            g = number(integer(integer(max(integer(u & field), emin)) + spare))
+            # Only a zero has lost its sign.
+            return number(integer(bits((v + g) - g) | integer(u & zero_sign)))
 
     else:
 
@@ -291,10 +290,13 @@ _DEPTH = 64
 
 
 @lru_cache(maxsize=64)
-def matrix_product(mode: str, round_products: bool, wide: bool, carrier: Carrier = FLOAT64) -> Callable[..., Any]:
+def matrix_product(
+    mode: str, round_products: bool, wide: bool, carrier: Carrier = FLOAT64, watched: bool = True
+) -> Callable[..., Any]:
     """kernel(a (M, K), b (K, N), s (M, N), constants) -> bits of the largest magnitude met; adds a·b to s.
 
-    Arrays are of the carrier's type, in which products must be exact; float32 takes narrow sums (not `wide`) only.
+    Arrays are of the carrier's type, in which products must be exact; float32 takes narrow sums (not `wide`) only. The
+    largest magnitude is 0 where it is not watched, for callers who know that nothing leaves the range.
     """
     rounded: Any = _rounding(mode, "", carrier)
     carried: Any = _carried(wide, mode == "down")
@@ -310,10 +312,12 @@ def matrix_product(mode: str, round_products: bool, wide: bool, carrier: Carrier
             p = a * b[j]
             if round_products:
                 p = rounded(p, emin, m, z, spare, _NO_WORD, _NO_WORD)
-                largest = max(largest, integer(bits(p) & size_mask))
+                if watched:
+                    largest = max(largest, integer(bits(p) & size_mask))
             r = rounded(carried(s[j], p), emin, m, z, spare, _NO_WORD, _NO_WORD)
             s[j] = r
-            largest = max(largest, integer(bits(r) & size_mask))
+            if watched:
+                largest = max(largest, integer(bits(r) & size_mask))
         return largest
 
     @_jit
