@@ -91,6 +91,18 @@ def test_matmul(product, mode):
             assert_same_bits(*both(numfmt.matmul, a, b, fmt, mode, product=product))
 
 
+@pytest.mark.parametrize("fmt", [FP16, FP8_E5M2, BF16], ids=str)
+@pytest.mark.parametrize("share", [0.5, 0.2, 0.01])
+def test_matmul_of_finite_numbers_whose_sums_pass_the_largest_value(fmt, share):
+    # Whether the range is watched follows from the largest product: shares on both sides of every such bound.
+    rng = np.random.default_rng(6)
+    a = fmt.round(rng.uniform(0.5, 1, (5, TERMS)))
+    b = fmt.round(rng.uniform(0.5, 1, (TERMS, 40)) * np.sqrt(fmt.max) * share)
+    results = both(numfmt.matmul, a * np.sqrt(2.0 ** round(np.log2(fmt.max))), b, fmt)
+    assert_same_bits(*results)
+    assert np.isinf(results[0]).any() == (share > 0.1)
+
+
 def test_float32_carries_narrow_products_and_says_where_it_cannot():
     rng = np.random.default_rng(2)
     for scale in (1.0, 2.0**-60, 2.0**-110, 2.0**60):

@@ -39,8 +39,8 @@ def constants(emin: int, mantissa_bits: int, negative_zero: bool, carrier: Carri
     """What kernels know about a format, as integers of the carrier's width.
 
     Returns:
-        Bits of 2^emin; m in the exponent field; the sign bit of zeros; the bits of 1.5 * 2^(carrier's mantissa bits - m)
-        less the bias in the field: added to the bits of a power of two, they multiply it by that.
+        Bits of 2^emin; m in the exponent field; the sign bit of zeros; what added to the bits of a power of two
+        multiplies it by 1.5 * 2^(carrier's mantissa bits - m).
     """
     field = carrier.mantissa
     spare = (field - mantissa_bits) << field | 1 << (field - 1)
