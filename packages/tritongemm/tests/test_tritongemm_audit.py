@@ -12,7 +12,7 @@ from tritongemm.auditing import sampling
 from tritongemm.auditing.algebra import AlgebraEvidence
 from tritongemm.auditing.contestants import Choices, contestant, find
 from tritongemm.auditing.devices import LAYOUTS, UNTOUCHED, Cpu, Gpu, codes_of, values_of
-from tritongemm.auditing.diagnosis import region
+from tritongemm.auditing.regions import region
 from tritongemm.auditing.rounding import Setting, full
 from tritongemm.auditing.sampling import AT_RISK, draw, most_at_risk, rectangles, survey
 from tritongemm.auditing.verdict import judge

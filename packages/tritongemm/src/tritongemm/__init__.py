@@ -21,7 +21,9 @@ _EXPORTS: dict[str, str | None] = {
     "SummationOrder": "orders",
     "Tolerance": "accuracy",
     "TritongemmError": "errors",
+    "assert_close": "assertions",
     "audit": "auditing.run",
+    "closeness": "assertions",
 }
 
 __all__ = ["__version__", *_EXPORTS]

@@ -8,7 +8,7 @@ dimension the mistake depends on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from fpsan_tools import algebra
 from tritongemm.auditing.algebra import AlgebraEvidence, Trial, golden_payloads, trial_operands
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.devices import UNTOUCHED, Array, Device, codes_of
+from tritongemm.auditing.regions import region
 from tritongemm.errors import KernelFailed
 
 _NARROWER = {"fp16": "a 16-bit type", "fp8e4m3fn": "an 8-bit type"}
@@ -66,61 +67,6 @@ def diagnose(
         said.append(f"{c.letter} ({c.name}) is not the matrix product{where}: {region(wrong, contestants)}. {reasons}")
         said += experiments(c, shown, device, dtypes, seed)
     return said
-
-
-def region(wrong: Array, contestants: Iterable[Contestant] = ()) -> str:
-    """Where the wrong outputs lie, in words.
-
-    Args:
-        wrong: (M, N) booleans, not all False.
-        contestants: Kernels whose tile sizes are looked for in the pattern.
-    """
-    M, N = wrong.shape
-    rows, columns = np.flatnonzero(wrong.any(1)), np.flatnonzero(wrong.any(0))
-    if wrong.all():
-        return "all outputs"
-    block = wrong[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    if block.all():
-        parts = [p for p in (_span(rows, M, "row"), _span(columns, N, "column")) if p]
-        return " and ".join(parts)
-    some_rows, some_columns = np.asarray(wrong.any(1)), np.asarray(wrong.any(0))
-    if (wrong == some_rows[:, None]).all():
-        return f"the rows {_listed(rows)}"
-    if (wrong == some_columns[None, :]).all():
-        return f"the columns {_listed(columns)}"
-    last_rows, last_columns = np.asarray(wrong.all(1)), np.asarray(wrong.all(0))
-    if (wrong == (last_rows[:, None] | last_columns[None, :])).all():
-        return f"rows {_listed(np.flatnonzero(last_rows))} and columns {_listed(np.flatnonzero(last_columns))}"
-    for c in contestants:
-        high, wide = c.tile("rows"), c.tile("columns")
-        if high > 1 and wide > 1:
-            tiles = {(int(i) // high, int(j) // wide) for i, j in zip(*np.nonzero(wrong), strict=True)}
-            whole = np.zeros_like(wrong)
-            for i, j in tiles:
-                whole[i * high : (i + 1) * high, j * wide : (j + 1) * wide] = True
-            if (whole == wrong).all():
-                i, j = min(tiles)
-                return f"{len(tiles)} whole {high}x{wide} tiles, the first at row {i * high}, column {j * wide}"
-    return (
-        f"{int(wrong.sum())} outputs between rows {rows[0]} and {rows[-1]} and columns {columns[0]} and {columns[-1]}"
-    )
-
-
-def _span(found: Array, size: int, word: str) -> str:
-    if found.size == size:
-        return ""
-    if found[-1] == size - 1:
-        return f"from {word} {found[0]} on"
-    if found[0] == 0:
-        return f"up to {word} {found[-1]}"
-    if found.size == 1:
-        return f"{word} {found[0]}"
-    return f"{word}s {found[0]} to {found[-1]}"
-
-
-def _listed(found: Array) -> str:
-    shown = ", ".join(str(x) for x in found[:6])
-    return shown + (f", ... ({found.size} in all)" if found.size > 6 else "")
 
 
 @dataclass(frozen=True)

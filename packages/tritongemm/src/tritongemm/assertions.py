@@ -1,0 +1,505 @@
+"""`assert_close`: is a computed matrix product right, apart from rounding? The tolerance is computed, not chosen.
+
+For every output there are two limits on |actual - product|:
+
+- *certain*: the a-priori bound of the precision mode, rounding of the output included. No order of summation and no
+  input exceeds it: an output beyond it is wrong.
+- *probable*: what independent roundings exceed in fewer than one of a million outputs (Higham and Mary, A new approach
+  to probabilistic rounding error analysis, 2019, theorem 3.1, with lambda = 6). It grows with sqrt(K) instead of K, and
+  so sees a single dropped product where the certain limit does not. Roundings need not be independent: in a sum of
+  equal numbers they all point the same way. Outputs between the limits are therefore computed once more by the mode's
+  own arithmetic, and pass where that errs alike.
+
+Both grow with sum|p|, the sum of the products' absolute values, so results that cancel get the room they need and
+others get no more than they need.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import numfmt
+from numfmt import FloatFormat
+from tritongemm.auditing.regions import roughly
+from tritongemm.auditing.symptoms import PRECISION, Symptom, Wrong, symptom
+from tritongemm.errors import UsageError
+from tritongemm.matrices import dtype_of, name_of, widened
+from tritongemm.orders import SummationOrder
+from tritongemm.reference import Block, reference_blocks
+from tritongemm.tables import figure
+
+__all__ = ["Closeness", "Limits", "assert_close", "closeness", "limits"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_LAMBDA = 6.0
+# Outputs between the limits that are computed again, and by how much they may exceed that.
+_AGAIN, _AGAIN_RATIO = 48, 4.0
+# Wrong outputs that an explanation is looked for with.
+_EXPLAINED = 48
+# Golden results that are kept to look for values at wrong places.
+_KEPT = 1 << 22
+_FP32, _FP64 = numfmt.FP32, numfmt.FP64
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far from sum p a result may be, in units of sum|p| and apart from the rounding of the output.
+
+    Attributes:
+        certain: Never exceeded.
+        probable: Exceeded by independent unbiased roundings with a probability below 2·K·exp(-18).
+        absolute: Underflow, in absolute terms.
+        text: What the limits are of, in words.
+        unit: The unit roundoff u of the sums.
+        subnormal: In units of max|row of A| + max|column of B|: what subnormal operands can add on a matrix unit.
+        scaled: In units of max|row of A|·max|column of B|: of modes that scale rows and columns.
+    """
+
+    certain: float
+    probable: float
+    absolute: float
+    text: str
+    unit: float = _FP32.unit_roundoff
+    subnormal: float = 0.0
+    scaled: float = 0.0
+
+
+def limits(precision: str, K: int, operands: FloatFormat = _FP32) -> Limits:
+    """The limits of a precision mode.
+
+    Args:
+        precision: A name of `tritongemm.modes.MODES`. "ieee" stands for any order of summation in fp32 (in fp64 for
+            fp64 operands), on CUDA cores or on matrix units.
+        K: Number of products per output.
+        operands: Their type.
+
+    Returns:
+        The limits.
+
+    Raises:
+        UsageError: There is no such mode, or it does not take these operands.
+    """
+    if precision == "ieee" and name_of(operands) in ("fp32", "fp16", "bf16", "fp64"):
+        sums = _FP64 if operands.bits == 64 else _FP32
+        u = sums.unit_roundoff
+        certain = float(numfmt.gamma(K, u)) if K else 0.0
+        if operands.bits == 16:  # A matrix unit cuts products: on few of them that is more than an order can lose.
+            certain = max(certain, _unit_bound(K, operands))
+        probable = math.expm1(_LAMBDA * math.sqrt(K) * u + K * u * u / (1 - u)) if K else 0.0
+        if operands.bits == 16:
+            probable = certain  # Cutting has a direction: nothing cancels.
+        underflow = (1 + certain) * K * sums.min_subnormal / 2
+        text = f"any order of {K:,} products in {_short(sums)}"
+        return Limits(certain, min(certain, probable), underflow, text, u)
+    from tritongemm import modes
+
+    promise = modes.get(precision).promise(K, name_of(operands))
+    certain, sums = promise.relative_bound, _FP64 if operands.bits == 64 else _FP32
+    return Limits(
+        certain, min(certain, promise.probabilistic), promise.absolute, promise.order, sums.unit_roundoff,
+        promise.subnormal, promise.scaled,
+    )  # fmt: skip
+
+
+def _short(fmt: FloatFormat) -> str:
+    return "fp64" if fmt.bits == 64 else "fp32"
+
+
+def _unit_bound(K: int, operands: FloatFormat) -> float:
+    """The bound of a chain on Hopper's matrix unit, in units of sum|p|."""
+    from numfmt.matrix_units import find_unit
+    from numfmt.matrix_units.explain import step_error
+
+    unit = find_unit("hopper", (name_of(operands),) * 2, "fp32")
+    return -(-K // unit.products) * step_error(unit)
+
+
+@dataclass
+class Closeness:
+    """How a product compares with its limits.
+
+    Attributes:
+        name: What was compared.
+        precision: The mode.
+        shape: Of the product, K last: (M, N, K).
+        limits: The mode's limits.
+        out: Type of the results.
+        outputs: Outputs compared.
+        wrong: Outputs beyond the limits, or NaN or infinite where they should not be.
+        certain: How many of these are beyond the certain limit or not finite.
+        excused: Outputs beyond the probable limit that the mode's own arithmetic misses alike.
+        worst: The worst output: its place, value, golden value, allowed error, sum|p|.
+        where: Where the wrong outputs lie, in words.
+        looks_like: What they look like.
+        rms: Root mean square of all errors, in units of u·sum|p|.
+    """
+
+    name: str
+    precision: str
+    shape: tuple[int, int, int]
+    limits: Limits
+    out: FloatFormat
+    outputs: int = 0
+    wrong: int = 0
+    certain: int = 0
+    excused: int = 0
+    worst: dict[str, Any] = field(default_factory=dict)
+    where: str = ""
+    looks_like: Symptom | None = None
+    rms: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether every output is within its limits."""
+        return self.wrong == 0
+
+    def message(self) -> str:
+        """What is wrong, in a few lines."""
+        M, N, K = self.shape
+        if self.passed:
+            excused = f" ({self.excused:,} as far off as the mode's own arithmetic)" if self.excused else ""
+            return f"{self.name} is within the limits of {self.precision!r} in all {self.outputs:,} outputs{excused}."
+        w = self.worst
+        unit = self.limits.unit
+        lines = [
+            f"{self.name} ({M} x {N}, K = {K}) is not the product of a and b: {self.wrong:,} of {self.outputs:,} "
+            f"outputs are further away than {self.precision!r} allows.",
+            f"  Where: {self.where}; the worst is [{w['row']}, {w['column']}]: {w['value']:.9g} instead of "
+            f"{w['golden']:.9g}.",
+        ]
+        if math.isfinite(w["error"]):
+            kappa = w["magnitude"] / abs(w["golden"]) if w["golden"] else math.inf
+            scaled = w["error"] / (unit * w["magnitude"]) if w["magnitude"] else math.inf
+            lines.append(
+                f"  Its error {w['error']:.3g} is {figure(w['error'] / w['allowed'])} times what is allowed "
+                f"({w['allowed']:.3g}); sum|p| = {w['magnitude']:.4g}, kappa = {figure(kappa)}, error / (u·sum|p|) = "
+                f"{figure(scaled)}."
+            )
+        lines.append(f"  {self.reading()}")
+        lines.append(
+            f"  The limit is computed from {self.limits.text}: {figure(self.limits.probable / unit)} u·sum|p| per "
+            f"output (certain: {figure(self.limits.certain / unit)}), plus the rounding to {name_of(self.out)}."
+        )
+        return "\n".join(lines)
+
+    def reading(self) -> str:
+        """What the wrong outputs look like, in a sentence or two."""
+        found = self.looks_like
+        if found is not None:
+            advice = ""
+            if found.kind == PRECISION:
+                advice = " If that is intended, name the mode with precision=...; otherwise find the conversion."
+            return f"This looks like {found.kind}: {found.text}.{advice}"
+        if 20 * self.certain < self.wrong:
+            return (
+                f"Most are just beyond the limit, which speaks for another precision than {self.precision!r} rather "
+                "than for an indexing mistake; none of the usual ones gives these values."
+            )
+        if self.certain:
+            share = self.wrong / max(1, self.outputs)
+            if share < 0.5:
+                return (
+                    f"No rounding does that: the certain limit is exceeded in {self.certain:,} outputs. As other "
+                    "outputs are right, look at masks, strides and tails."
+                )
+            return (
+                f"No rounding of {self.precision!r} does that: the certain limit is exceeded in {self.certain:,} "
+                "outputs."
+            )
+        return (
+            "It may be rounding, but of no order of summation that was tried: nothing exceeds the certain limit, and "
+            "the mode's own arithmetic errs less on the same numbers."
+        )
+
+
+def assert_close(
+    actual: Any,
+    a: Any,
+    b: Any,
+    *,
+    precision: str = "ieee",
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    c: Any = None,
+    bias: Any = None,
+    name: str = "actual",
+) -> None:
+    """Asserts that a matrix is alpha·(a b) + beta·c + bias, apart from the rounding that a precision mode may make.
+
+    Use it instead of `allclose`: no tolerance is given, it follows from K, from the operands and from the types.
+
+    Args:
+        actual: (M, N) results, fp32, fp16 or bf16; NumPy or torch, CPU or GPU; or (B, M, N).
+        a: (M, K) operand, or (B, M, K).
+        b: (K, N) operand, or (B, K, N).
+        precision: The mode whose rounding is allowed: "ieee" (any order of fp32 additions of exact or fp32-rounded
+            products), "tf32", "bf16x3", ...
+        alpha: Factor of the product.
+        beta: Factor of c.
+        c: (M, N) matrix that was added, of any type.
+        bias: (N,) vector that was added.
+        name: What to call the results in the message.
+
+    Raises:
+        AssertionError: An output is further away; the message says where, how many, how badly conditioned, and whether
+            it looks like an indexing mistake, another precision, or rounding.
+        UsageError: Shapes or dtypes do not fit, or there is no such mode.
+    """
+    found = closeness(actual, a, b, precision=precision, alpha=alpha, beta=beta, c=c, bias=bias, name=name)
+    if not found.passed:
+        raise AssertionError(found.message())
+
+
+def closeness(
+    actual: Any,
+    a: Any,
+    b: Any,
+    *,
+    precision: str = "ieee",
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    c: Any = None,
+    bias: Any = None,
+    name: str = "actual",
+) -> Closeness:
+    """What `assert_close` asserts, as a result: counts, the worst output, and what the wrong ones look like.
+
+    Args:
+        actual: See `assert_close`.
+        a: See `assert_close`.
+        b: See `assert_close`.
+        precision: See `assert_close`.
+        alpha: See `assert_close`.
+        beta: See `assert_close`.
+        c: See `assert_close`.
+        bias: See `assert_close`.
+        name: See `assert_close`.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        UsageError: Shapes or dtypes do not fit, or there is no such mode.
+    """
+    out = dtype_of(actual, "actual")
+    kinds = {dtype_of(x, argument) for argument, x in (("a", a), ("b", b))}
+    operands = max(kinds, key=lambda kind: kind.bits)
+    shapes = tuple(tuple(x.shape) for x in (actual, a, b))
+    if actual.ndim == 3:
+        return _batched(actual, a, b, shapes, precision=precision, alpha=alpha, beta=beta, c=c, bias=bias, name=name)
+    if actual.ndim != 2 or a.ndim != 2 or b.ndim != 2 or shapes[0] != (shapes[1][0], shapes[2][1]):
+        raise UsageError(
+            f"actual, a, b: shapes {shapes[0]}, {shapes[1]} and {shapes[2]} are no (M, N), (M, K), (K, N)."
+        )
+    if beta and c is None:
+        raise UsageError(f"beta: {beta}, but there is no c; give c=, or leave beta at 0.")
+    M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
+    allowed = limits(precision, K, operands)
+    result = Closeness(name, precision, (M, N, K), allowed, out)
+    search = _Search(result, actual, a, b, alpha, operands)
+    for block in reference_blocks(a, b):
+        search.look_at(_with_epilogue(block, alpha, beta, c, bias))
+    search.finish()
+    return result
+
+
+def _batched(actual: Any, a: Any, b: Any, shapes: tuple[Any, ...], **how: Any) -> Closeness:
+    if a.ndim != 3 or b.ndim != 3 or len({shapes[0][0], shapes[1][0], shapes[2][0]}) > 1:
+        raise UsageError(
+            f"actual, a, b: shapes {shapes[0]}, {shapes[1]} and {shapes[2]} are no (B, M, N), (B, M, K), (B, K, N)."
+        )
+    name, c = how.pop("name"), how.pop("c")
+    found = [
+        closeness(actual[i], a[i], b[i], name=f"{name}[{i}]", c=c[i] if c is not None and c.ndim == 3 else c, **how)
+        for i in range(shapes[0][0])
+    ]
+    wrong = [one for one in found if not one.passed]
+    if wrong:
+        return wrong[0]
+    if not found:
+        return Closeness(name, how["precision"], (shapes[1][1], shapes[2][2], shapes[1][2]), Limits(0, 0, 0, ""), _FP32)
+    whole = found[0]
+    whole.name, whole.outputs = name, sum(one.outputs for one in found)
+    whole.excused = sum(one.excused for one in found)
+    return whole
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """A block of golden results after the epilogue."""
+
+    rows: slice
+    columns: slice
+    golden: Array
+    magnitude: Array
+    extra: Array | float
+
+
+def _with_epilogue(block: Block, alpha: float, beta: float, c: Any, bias: Any) -> _Expected:
+    """alpha, beta, c and bias applied in float64; each may cost one more fp32 rounding of what it touches."""
+    golden, magnitude = alpha * block.golden, abs(alpha) * block.magnitude
+    extra: Array | float = 0.0
+    u = _FP32.unit_roundoff
+    if alpha != 1:
+        extra = extra + u * magnitude
+    for factor, added in ((beta, c if beta else None), (1.0, bias)):
+        if added is None:
+            continue
+        part = added[block.at] if added.ndim == 2 else added[block.columns]
+        term = factor * widened(part).astype(np.float64)
+        golden = golden + term
+        magnitude = magnitude + np.abs(term)
+        extra = extra + 2 * u * magnitude
+    return _Expected(block.rows, block.columns, golden, magnitude, extra)
+
+
+class _Search:
+    """Finds the outputs beyond their limits, block by block, and keeps what an explanation needs."""
+
+    def __init__(self, result: Closeness, actual: Any, a: Any, b: Any, alpha: float, operands: FloatFormat) -> None:
+        self.result, self.actual, self.a, self.b = result, actual, a, b
+        self.alpha, self.operands = alpha, name_of(operands)
+        self.sums = _FP64 if operands.bits == 64 else _FP32
+        M, N, _ = result.shape
+        self.mask = np.zeros((M, N), bool)
+        self.golden = np.empty((M, N)) if M * N <= _KEPT else None
+        needed = bool(result.limits.subnormal or result.limits.scaled)
+        self.rows, self.columns = (_largest(a, 1), _largest(b, 0)) if needed else (np.zeros(M), np.zeros(N))
+        self.found: list[tuple[Array, ...]] = []
+        self.doubtful: list[tuple[Array, ...]] = []
+        self.square, self.finite = 0.0, 0
+
+    def look_at(self, block: _Expected) -> None:
+        r = self.result
+        at = (block.rows, block.columns)
+        got = widened(self.actual[at]).astype(np.float64)
+        golden, magnitude = block.golden, block.magnitude
+        r.outputs += got.size
+        if self.golden is not None:
+            self.golden[at] = golden
+        with np.errstate(all="ignore"):
+            error = np.abs(got - golden)
+            certain, probable = (
+                self._allowed(limit, golden, magnitude, block.extra + self._of_rows(at))
+                for limit in (r.limits.certain, r.limits.probable)
+            )
+            same = (got == golden) | (np.isnan(got) & np.isnan(golden))
+            # Of a finite product the result may overflow, to an infinity of its sign, and partial sums to anything.
+            same |= (np.abs(golden) + certain > r.out.max) & np.isinf(got) & (got * golden > 0) & np.isfinite(golden)
+            same |= (magnitude * (1 + r.limits.certain) > self.sums.max) & np.isfinite(golden)
+            surely = ~same & (~(error <= certain) | ~np.isfinite(golden))
+            maybe = ~same & ~surely & (error > probable)
+            fine = np.isfinite(error) & (magnitude > 0)
+            unit = self.sums.unit_roundoff
+            scaled = np.where(fine, error / (unit * np.where(fine, magnitude, 1.0)), 0.0)
+        self.square += float((scaled * scaled).sum())
+        self.finite += int(fine.sum())
+        for mask, store, allowed in ((surely, self.found, probable), (maybe, self.doubtful, probable)):
+            if mask.any():
+                rows, columns = np.nonzero(mask)
+                store.append(
+                    (
+                        rows + block.rows.start,
+                        columns + block.columns.start,
+                        got[mask],
+                        golden[mask],
+                        allowed[mask],
+                        magnitude[mask],
+                    )
+                )
+
+    def _of_rows(self, at: tuple[slice, slice]) -> Array:
+        high, wide = self.rows[at[0], None], self.columns[None, at[1]]
+        limits = self.result.limits
+        return np.asarray(abs(self.alpha) * (limits.subnormal * (high + wide) + limits.scaled * high * wide))
+
+    def _allowed(self, relative: float, golden: Array, magnitude: Array, extra: Array | float) -> Array:
+        r = self.result
+        bound = relative * magnitude + abs(self.alpha) * r.limits.absolute + extra
+        # The reference errs too, if less.
+        bound = bound + float(numfmt.gamma(max(1, r.shape[2]), _FP64.unit_roundoff)) * magnitude
+        if r.out.mantissa_bits < 52 and r.out is not _FP32:
+            bound = bound + r.out.unit_roundoff * (np.abs(golden) + bound) + r.out.min_subnormal / 2
+        return np.asarray(bound)
+
+    def finish(self) -> None:
+        r = self.result
+        r.rms = math.sqrt(self.square / self.finite) if self.finite else 0.0
+        found, doubtful = _joined(self.found), _joined(self.doubtful)
+        r.certain = found[0].size
+        if doubtful[0].size:
+            excused = self._errs_alike(doubtful)
+            r.excused = int(excused.sum())
+            found = tuple(np.concatenate([x, y[~excused]]) for x, y in zip(found, doubtful, strict=True))
+        rows, columns, got, golden, allowed, magnitude = found
+        r.wrong = rows.size
+        if not rows.size:
+            return
+        self.mask[rows, columns] = True
+        r.where = roughly(self.mask)
+        error = np.abs(got - golden)
+        share = np.where(np.isfinite(error), error / np.maximum(allowed, 1e-300), np.inf)
+        at = int(np.argmax(share))
+        r.worst = {
+            "row": int(rows[at]), "column": int(columns[at]), "value": float(got[at]), "golden": float(golden[at]),
+            "allowed": float(allowed[at]), "error": float(error[at]), "magnitude": float(magnitude[at]),
+        }  # fmt: skip
+        worst = np.argsort(-share, kind="stable")[:_EXPLAINED]
+        x, y = self._operands(rows[worst], columns[worst])
+        r.looks_like = symptom(
+            Wrong(
+                (rows[worst], columns[worst]), got[worst], golden[worst], allowed[worst],
+                self.alpha * x, y, self.golden, r.out,
+            )
+        )  # fmt: skip
+
+    def _operands(self, rows: Array, columns: Array) -> tuple[Array, Array]:
+        x, y = (widened(m).astype(np.float64) for m in (_rows(self.a, rows), _rows(self.b.T, columns)))
+        return x, y
+
+    def _errs_alike(self, doubtful: tuple[Array, ...]) -> Array:
+        """Whether the mode's own arithmetic misses the doubtful outputs by about as much."""
+        rows, columns, got, golden, allowed, magnitude = doubtful
+        error = np.abs(got - golden)
+        worst = np.argsort(-(error / allowed), kind="stable")[:_AGAIN]
+        x, y = self._operands(rows[worst], columns[worst])
+        made = np.concatenate([self._by_the_mode(x[i : i + 1], y[i : i + 1]) for i in range(len(worst))])
+        off = np.abs(made - (x * y).sum(axis=1)) * abs(self.alpha)
+        excused = np.zeros(rows.size, bool)
+        excused[worst] = error[worst] <= _AGAIN_RATIO * off + self._allowed(0.0, golden, magnitude, 0.0)[worst]
+        if excused[worst].all():
+            excused[:] = True  # Those that were not computed again are closer to their limit.
+        return excused
+
+    def _by_the_mode(self, x: Array, y: Array) -> Array:
+        """One output, as (1,) float64, in the mode's own arithmetic."""
+        if self.result.precision == "ieee":
+            made = SummationOrder.chain().simulate(x.astype(np.float32), y.T.astype(np.float32))
+        else:
+            from tritongemm import modes
+
+            kinds = (self.operands, self.operands)
+            made = modes.get(self.result.precision).predict(x.astype(np.float32), y.T.astype(np.float32), types=kinds)
+        return np.asarray(np.asarray(made, np.float64)[0])
+
+
+def _largest(x: Any, axis: int) -> Array:
+    """The largest magnitude of each row or column."""
+    values = np.abs(widened(x)).astype(np.float64)
+    return np.asarray(values.max(axis=axis, initial=0.0, where=np.isfinite(values)))
+
+
+def _rows(x: Any, rows: Array) -> Any:
+    return x[rows] if isinstance(x, np.ndarray) else x[rows.tolist()]
+
+
+def _joined(parts: list[tuple[Array, ...]]) -> tuple[Array, ...]:
+    if not parts:
+        whole = np.zeros(0, np.int64)
+        return (whole, whole, *(np.zeros(0) for _ in range(4)))
+    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))

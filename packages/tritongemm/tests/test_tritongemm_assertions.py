@@ -1,0 +1,279 @@
+"""`assert_close`: right products pass whatever the order, planted mistakes fail, and the message says what they are."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import numfmt
+import tritongemm
+from tritongemm.assertions import assert_close, closeness, limits
+from tritongemm.auditing.regions import roughly
+from tritongemm.errors import UsageError
+from tritongemm.orders import SummationOrder
+
+U = 2.0**-24
+
+
+def operands(M, K, N, seed=0):
+    rng = np.random.default_rng([seed, M, K, N])
+    return [rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((M, K), (K, N))]
+
+
+def message(actual, a, b, **how):
+    with pytest.raises(AssertionError) as failed:
+        assert_close(actual, a, b, **how)
+    return str(failed.value)
+
+
+ORDERS = [
+    SummationOrder.chain(),
+    SummationOrder.chain(fused=False),
+    SummationOrder.chain(promote=16),
+    SummationOrder.lanes_then_tree(64),
+    SummationOrder.tree_per_step(32),
+]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=lambda o: o.describe())
+@pytest.mark.parametrize("shape", [(5, 1, 3), (7, 100, 9), (3, 2000, 4)], ids=str)
+def test_every_order_of_summation_passes(order, shape):
+    a, b = operands(*shape)
+    assert_close(order.simulate(a, b), a, b)
+    spread = np.ldexp(a, np.random.default_rng(1).integers(-30, 30, a.shape)).astype(np.float32)
+    assert_close(order.simulate(spread, b), spread, b)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.sampled_from([0, 3, 8, 20]), st.sampled_from([0, -75]))
+@settings(max_examples=60, deadline=None)
+def test_no_input_exceeds_the_certain_limit(seed, K, spread, down):
+    """Against exact rationals: cancellation, wide exponents and subnormals, in the longest order there is."""
+    rng = np.random.default_rng(seed)
+    a = np.ldexp(rng.uniform(-1, 1, (1, K)), rng.integers(-spread, spread + 1, (1, K)) * 3).astype(np.float32)
+    b = rng.choice([-1, 1], (K, 1)).astype(np.float32) * np.ldexp(a.T[:: rng.choice([-1, 1])], down)
+    got = Fraction(float(SummationOrder.chain(fused=False).simulate(a, b)[0, 0]))
+    products = [Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a[0], b[:, 0], strict=True)]
+    allowed = limits("ieee", K)
+    bound = Fraction(allowed.certain) * sum(map(abs, products)) + Fraction(allowed.absolute)
+    assert abs(got - sum(products)) <= bound
+
+
+def test_roundings_that_all_point_the_same_way_are_excused_and_a_product_less_is_not():
+    """0.1·0.1 added 4096 times in one chain errs by 356 u·sum|p|: beyond what is probable at the largest, and right."""
+    a, b = np.full((4, 3000), 0.1, np.float32), np.full((3000, 4), 0.1, np.float32)
+    b *= np.float32(3)
+    chain = SummationOrder.chain().simulate(a, b)
+    found = closeness(chain, a, b)
+    assert found.passed
+    wrong = chain.copy()
+    wrong[1, 2] -= a[0, 0] * b[0, 0]
+    assert "row 1 and column 2" in message(wrong, a, b)
+
+
+def test_a_single_dropped_product_is_seen_where_allclose_is_blind():
+    a, b = operands(20, 512, 30)
+    c = SummationOrder.chain().simulate(a, b)
+    k = int(np.abs(a[3] * b[:, 5]).argmax())
+    c[3, 5] -= a[3, k] * b[k, 5]
+    golden = a.astype(float) @ b.astype(float)
+    assert np.allclose(c, golden, rtol=1e-2, atol=1.0)
+    assert "1 of 600 outputs" in message(c, a, b)
+
+
+def _k_tail(c, a, b):
+    c[:, 16:] -= a[:, 500:] @ b[500:, 16:]
+
+
+def _head(c, a, b):
+    c -= a[:, :32] @ b[:32]
+
+
+def _block(c, a, b):
+    c -= a[:, 128:192] @ b[128:192]
+
+
+def _block_twice(c, a, b):
+    c += a[:, 64:96] @ b[64:96]
+
+
+def _doubled(c, a, b):
+    c *= 2
+
+
+def _shifted(c, a, b):
+    c[...] = np.roll(c, 1, axis=1)
+
+
+def _transposed(c, a, b):
+    c[...] = c.T.copy()
+
+
+def _unwritten(c, a, b):
+    c[:, 30:] = np.nan
+
+
+def _zero(c, a, b):
+    c[20:] = 0
+
+
+def _tf32(c, a, b):
+    c[...] = _as(a, numfmt.TF32, "toward_zero") @ _as(b, numfmt.TF32, "toward_zero")
+
+
+def _bf16_operands(c, a, b):
+    c[...] = _as(a, numfmt.BF16) @ _as(b, numfmt.BF16)
+
+
+def _bf16_result(c, a, b):
+    c[...] = _as(c, numfmt.BF16)
+
+
+def _fp16_sum(c, a, b):
+    total = np.zeros(c.shape, np.float16)
+    for k in range(a.shape[1]):
+        total = (total + a[:, k : k + 1] * b[k]).astype(np.float16)
+    c[...] = total
+
+
+def _as(x, fmt, how="nearest_even"):
+    return np.asarray(fmt.round(x, rounding=how), np.float32)
+
+
+INDEXING = "looks like an indexing mistake"
+PRECISION = "looks like another precision"
+PLANTED = [
+    (_k_tail, [INDEXING, "from k = 500 of 512 on are missing", "from column 16 on"]),
+    (_head, [INDEXING, "the first 32 of 512 products are missing"]),
+    (_block, [INDEXING, "the products k = 128 to 191 are missing"]),
+    (_block_twice, [INDEXING, "the products k = 64 to 95 are counted twice"]),
+    (_doubled, [INDEXING, "2 times what they should be"]),
+    (_shifted, [INDEXING, "what belongs -1 column away"]),
+    (_transposed, [INDEXING, "the transposed place"]),
+    (_unwritten, ["from column 30 on", "NaN: never written"]),
+    (_zero, [INDEXING, "from row 20 on", "zero: never computed"]),
+    (_tf32, [PRECISION, "truncated to tf32", "precision=..."]),
+    (_bf16_operands, [PRECISION, "both operands were rounded to bf16"]),
+    (_bf16_result, [PRECISION, "all of them are bf16 numbers"]),
+    (_fp16_sum, [PRECISION, "of the size that sums kept in fp16 make"]),
+]
+
+
+@pytest.mark.parametrize(("plant", "words"), PLANTED, ids=lambda p: getattr(p, "__name__", ""))
+def test_a_planted_mistake_is_named(plant, words):
+    a, b = operands(40, 512, 40)
+    c = SummationOrder.chain().simulate(a, b)
+    assert_close(c, a, b)
+    before = a.copy(), b.copy()
+    plant(c, a, b)
+    said = message(c, a, b, name="kernel")
+    assert said.startswith("kernel (40 x 40, K = 512) is not the product of a and b")
+    assert "kappa" in said or "NaN" in said
+    for text in words:
+        assert text in said
+    np.testing.assert_array_equal(a, before[0])  # Inputs are never modified.
+    np.testing.assert_array_equal(b, before[1])
+
+
+def test_narrow_results_get_their_rounding_and_no_more():
+    a, b = operands(30, 256, 20)
+    golden = a.astype(float) @ b.astype(float)
+    half = golden.astype(np.float16)
+    assert_close(half, a, b)
+    off = half.view(np.uint16)
+    off[7, 3] += 2  # Two neighbours further: one rounding can be one neighbour at most.
+    assert "row 7 and column 3" in message(half, a, b)
+
+
+def test_special_values_belong_where_the_product_has_them():
+    a, b = operands(6, 40, 5)
+    a[2, 3], b[4, 1] = np.inf, np.nan
+    with np.errstate(all="ignore"):
+        c = SummationOrder.chain().simulate(a, b)
+        assert_close(c, a, b)
+        c[2, 0] = 1.0
+        assert "row 2 and column 0" in message(c, a, b)
+    a, b = operands(3, 4, 2)
+    huge = a * np.float32(1e38), b * np.float32(10)
+    with np.errstate(all="ignore"):
+        assert_close(SummationOrder.chain().simulate(*huge), *huge)
+
+
+def test_epilogues_are_part_of_what_is_expected():
+    a, b = operands(8, 64, 6)
+    rng = np.random.default_rng(3)
+    c, bias = rng.uniform(-1, 1, (8, 6)).astype(np.float32), rng.uniform(-1, 1, 6).astype(np.float32)
+    got = np.float32(0.5) * SummationOrder.chain().simulate(a, b) + np.float32(3) * c + bias
+    assert_close(got, a, b, alpha=0.5, beta=3.0, c=c, bias=bias)
+    message(got, a, b, alpha=0.5, beta=3.0, c=c)
+    with pytest.raises(UsageError, match="there is no c"):
+        closeness(got, a, b, beta=1.0)
+    nan = np.full((8, 6), np.nan, np.float32)
+    assert_close(SummationOrder.chain().simulate(a, b), a, b, beta=0.0, c=nan)  # beta = 0 reads no c.
+
+
+def test_batches_are_compared_one_by_one():
+    a, b = (np.stack(x) for x in zip(operands(5, 30, 4), operands(5, 30, 4, seed=1), strict=True))
+    c = np.stack([SummationOrder.chain().simulate(x, y) for x, y in zip(a, b, strict=True)])
+    assert closeness(c, a, b).outputs == 40
+    c[1] = 0
+    assert message(c, a, b).startswith("actual[1] (5 x 4, K = 30)")
+    assert_close(np.zeros((0, 5, 4), np.float32), a[:0], b[:0])
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 2), (2, 3, 0), (2, 0, 3)], ids=str)
+def test_empty_products(shape):
+    M, K, N = shape
+    assert_close(np.zeros((M, N), np.float32), np.zeros((M, K), np.float32), np.zeros((K, N), np.float32))
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    a, b = operands(3, 4, 5)
+    with pytest.raises(UsageError, match=r"\(3, 3\).*are no"):
+        closeness(np.zeros((3, 3), np.float32), a, b)
+    with pytest.raises(UsageError, match="no matrix"):
+        closeness([[1.0]], a, b)
+
+
+def test_the_limits_are_those_of_the_definitions():
+    for K in (1, 17, 6144):
+        found = limits("ieee", K)
+        assert found.certain == float(numfmt.gamma(K, U))
+        assert found.probable <= found.certain
+        if K == 6144:
+            assert found.probable == pytest.approx(6 * math.sqrt(K) * U, rel=1e-3)
+    assert limits("ieee", 0).certain == 0
+    # On few products a matrix unit may lose more than any order of fp32 additions.
+    assert limits("ieee", 1, numfmt.FP16).certain > limits("ieee", 1).certain
+
+
+def test_a_matrix_unit_stays_within_the_limits_of_its_operands():
+    rng = np.random.default_rng(5)
+    for K in (16, 80, 512):
+        a, b = (rng.standard_normal(s).astype(np.float16) for s in ((20, K), (K, 24)))
+        assert_close(numfmt.matrix_units.matmul(a, b, unit="hopper"), a, b)
+
+
+def test_rough_regions_forgive_outputs_that_are_right_by_chance():
+    wrong = np.zeros((20, 30), bool)
+    wrong[:, 10:] = True
+    wrong[3, 17] = wrong[5, 29] = False
+    assert roughly(wrong) == "from column 10 on (398 of 400 outputs there)"
+    wrong[:, 10:] = False
+    wrong[2, 3] = wrong[17, 25] = True
+    assert roughly(wrong).startswith("2 outputs between rows 2 and 17")
+
+
+@pytest.mark.torch
+def test_torch_tensors_are_compared_too():
+    torch = pytest.importorskip("torch")
+    a, b = (torch.from_numpy(x) for x in operands(20, 100, 10))
+    assert_close(a @ b, a, b)
+    assert_close((a.double() @ b.double()).bfloat16(), a, b)
+    assert "bf16 numbers" in message((a.double() @ b.double()).bfloat16().float(), a, b)
+
+
+def test_it_is_public():
+    assert tritongemm.assert_close is assert_close
