@@ -66,6 +66,11 @@ def engaged(engine: Engine) -> Iterator[None]:
         _leave()
 
 
+def current() -> Engine | None:
+    """The engine that launches of the current thread or task go to, or None: they go to Triton."""
+    return _ENGAGED.get()
+
+
 def _entry_points() -> dict[type, Callable[..., Any]]:
     """Triton's classes whose `run` starts kernels, and what it is replaced by."""
     from triton.runtime.autotuner import Autotuner

@@ -162,7 +162,7 @@ class Hardware(Ieee):
         machine = self._machine()
         return tl_dot(
             depth,
-            max_num_imprecise_acc=imprecise if 0 < imprecise < depth else None,
+            max_num_imprecise_acc=imprecise if 0 < imprecise <= depth else None,
             num_warps=machine.module.warps,
             block_m=rows,
             block_n=columns,

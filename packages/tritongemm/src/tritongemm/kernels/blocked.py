@@ -19,20 +19,13 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tritongemm.configurations import Config
+from tritongemm.kernels.epilogue import finished, store
 from tritongemm.kernels.launching import Product
+from tritongemm.kernels.mainloop import sum_of_products
+from tritongemm.kernels.problems import Operands, launch
+from tritongemm.kernels.tiles import extent, tile_of, tiles_in
 from tritongemm.orders import SummationOrder
-
-
-@triton.jit
-def tile_of(pid, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
-    """Row and column of tile `pid` in grouped order: GROUP_M rows of tiles share their columns of B in the cache."""
-    rows = tl.cdiv(M, BLOCK_M)
-    columns = tl.cdiv(N, BLOCK_N)
-    group = pid // (GROUP_M * columns)
-    first = group * GROUP_M
-    height = min(rows - first, GROUP_M)
-    inside = pid % (GROUP_M * columns)
-    return first + inside % height, inside // height
 
 
 @triton.jit
@@ -81,6 +74,115 @@ def blocked_kernel(
         total = tl.dot(a, b, total, input_precision=INPUT_PRECISION)
     c_at = c_ptr + m[:, None] * stride_cm + n[None, :] * stride_cn
     tl.store(c_at, total.to(c_ptr.dtype.element_ty), mask=live_m & live_n)
+
+
+@triton.jit
+def blocked_product_kernel(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    c_ptr,
+    bias_ptr,
+    M,
+    N,
+    K,
+    stride_ab,
+    stride_am,
+    stride_ak,
+    stride_bb,
+    stride_bk,
+    stride_bn,
+    stride_ob,
+    stride_om,
+    stride_on,
+    stride_cb,
+    stride_cm,
+    stride_cn,
+    stride_bias,
+    alpha,
+    beta,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+    INPUT_PRECISION: tl.constexpr,
+    IMPRECISE: tl.constexpr,
+    PREPARE: tl.constexpr,
+    PARTS: tl.constexpr,
+    SCALED: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    """out = activation(alpha A B + bias + beta C) for a batch of products, one tile per program, in any mode."""
+    tiles = tiles_in(M, N, BLOCK_M, BLOCK_N)
+    batch = (tl.program_id(0) // tiles).to(tl.int64)
+    tile_m, tile_n = tile_of(tl.program_id(0) % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    m, live_m = extent(tile_m, M, BLOCK_M, WIDE)
+    n, live_n = extent(tile_n, N, BLOCK_N, WIDE)
+    total = sum_of_products(
+        a_ptr + batch * stride_ab,
+        b_ptr + batch * stride_bb,
+        m,
+        n,
+        live_m,
+        live_n,
+        0,
+        K,
+        stride_am,
+        stride_ak,
+        stride_bk,
+        stride_bn,
+        ACCUMULATOR,
+        BLOCK_K,
+        INPUT_PRECISION,
+        IMPRECISE,
+        PREPARE,
+        PARTS,
+        WIDE,
+    )
+    if c_ptr is not None:
+        c_ptr += batch * stride_cb
+    total = finished(
+        total, m, n, live_m, live_n, c_ptr, bias_ptr, stride_cm, stride_cn, stride_bias, alpha, beta, SCALED, ACTIVATION
+    )
+    store(total, m, n, live_m, live_n, out_ptr + batch * stride_ob, stride_om, stride_on)
+
+
+def blocked_product(operands: Operands, config: Config) -> None:
+    """Any product of the package, in any mode of Triton's kernels, by `blocked_product_kernel`; writes to its result.
+
+    Args:
+        operands: What is multiplied, how, and where it goes.
+        config: Block sizes, warps and stages.
+    """
+    grid = (operands.batch * triton.cdiv(operands.M, config.block_m) * triton.cdiv(operands.N, config.block_n),)
+    launch(blocked_product_kernel, grid, operands, *operands.arguments(), **operands.constants(config), **config.blocks)
+
+
+def takes_blocked(operands: Operands, config: Config | None) -> bool:
+    """Whether `blocked_product` computes a product (in a configuration) with the bits of its mode."""
+    dot = operands.mode.of(operands.types).dot
+    if dot is None:
+        return False
+    if config is None:
+        return True
+    fits = dot.block_k is None or config.block_k == dot.block_k
+    return fits and config.block_m >= dot.least_block_m and config.warps % 4 == 0
+
+
+def blocked_config(operands: Operands) -> Config:
+    """A configuration that takes the product."""
+    dot = operands.dot
+    least = 64 if operands.types[0].startswith("fp8") else 16
+    block_k = dot.block_k or (32 if operands.types[0] in ("fp32", "fp64") else 64)
+    return Config(
+        kernel="blocked",
+        block_m=max(least, _block(operands.M, 64)),
+        block_n=_block(operands.N, 64),
+        block_k=block_k,
+        warps=4,
+    )
 
 
 def _block(size: int, largest: int) -> int:

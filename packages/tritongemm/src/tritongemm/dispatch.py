@@ -1,0 +1,175 @@
+"""Which kernel computes a product: a table of candidates, tried in order.
+
+Every candidate says which products it takes, and which bits it gives: candidates whose `bits` agree can be exchanged
+for each other without changing a result. On the CPU the prediction of the mode is the product, unless a configuration
+names a kernel to evaluate or a session of `fpsan_tools` is active, which sees every launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tritongemm import modes
+from tritongemm.configurations import Config
+from tritongemm.elements import Element, element_named
+from tritongemm.errors import UsageError, nearest
+from tritongemm.kernels.epilogue import Epilogue
+from tritongemm.kernels.problems import Operands
+from tritongemm.matrices import is_cuda
+
+__all__ = ["CANDIDATES", "Candidate", "Epilogue", "candidate_named", "product", "register"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel that can compute some products.
+
+    Attributes:
+        kernel: Its name, which configurations use.
+        run: Computes a product: `run(operands, config)` writes to `operands.out`.
+        supports: Whether it takes a product, in the given configuration (None: in one of its own).
+        bits: The class of equal bits its result belongs to; "" is the class that the mode promises.
+        configure: A configuration for a product that names none.
+        priority: Candidates of higher priority are tried first.
+    """
+
+    kernel: str
+    run: Callable[[Operands, Config], None]
+    supports: Callable[[Operands, Config | None], bool]
+    bits: Callable[[Operands, Config], str]
+    configure: Callable[[Operands], Config]
+    priority: int = 0
+
+
+CANDIDATES: list[Candidate] = []
+"""Every candidate, best first."""
+
+
+def register(candidate: Candidate) -> Candidate:
+    """Add a candidate to the table; one of the same name is replaced.
+
+    Args:
+        candidate: The candidate.
+
+    Returns:
+        The candidate.
+    """
+    CANDIDATES[:] = [known for known in CANDIDATES if known.kernel != candidate.kernel] + [candidate]
+    CANDIDATES.sort(key=lambda c: -c.priority)
+    return candidate
+
+
+def candidate_named(kernel: str) -> Candidate:
+    """The candidate of a name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    for candidate in CANDIDATES:
+        if candidate.kernel == kernel:
+            return candidate
+    raise UsageError(f"config: no kernel {kernel!r}. {nearest(kernel, (c.kernel for c in CANDIDATES))}")
+
+
+def product(
+    a: Any,
+    b: Any,
+    *,
+    mode: str | modes.Mode = "ieee",
+    out: Any = None,
+    out_dtype: Any = None,
+    epilogue: Epilogue | None = None,
+    config: Config | None = None,
+    invariant: bool = True,
+) -> Any:
+    """activation(alpha A B + bias + beta C) for matrices or batches of them.
+
+    Args:
+        a: (M, K) or (batch, M, K): CUDA tensors are multiplied on their GPU; CPU tensors, NumPy arrays and typed bits
+            on the CPU, with the bits of an H200.
+        b: (K, N) or (batch, K, N), of a's library and place.
+        mode: The precision mode or its name.
+        out: The result to write to; a new one if not given.
+        out_dtype: Type of a new result; a's if not given (bf16 for fp8 operands).
+        epilogue: alpha, beta, C, bias and activation.
+        config: The kernel and how to launch it; the first fitting candidate's choice if not given.
+        invariant: Take only kernels with the bits that the mode promises, which do not depend on M and N; False also
+            allows sums that are cut by the number of tiles.
+
+    Returns:
+        The result, `out` if that was given.
+
+    Raises:
+        UsageError: Shapes, types, places, the mode or the configuration do not fit.
+    """
+    mode = modes.get(mode) if isinstance(mode, str) else mode
+    wanted = None if out_dtype is None else _element(out_dtype)
+    operands = Operands.of(a, b, mode, out=out, out_dtype=wanted, epilogue=epilogue or Epilogue())
+    if operands.empty:
+        return operands.out
+    if config is None and not is_cuda(a) and not _observed():
+        predicted(operands)
+        return operands.out
+    candidate, chosen = choose(operands, config, invariant)
+    candidate.run(operands, chosen)
+    return operands.out
+
+
+def choose(operands: Operands, config: Config | None = None, invariant: bool = True) -> tuple[Candidate, Config]:
+    """The candidate for a product, and its configuration.
+
+    Args:
+        operands: The product.
+        config: A configuration that names the kernel, or None.
+        invariant: Whether the bits must be those that the mode promises.
+
+    Raises:
+        UsageError: The named kernel, or every kernel, does not take the product.
+    """
+    if config is not None:
+        candidate = candidate_named(config.kernel)
+        if not candidate.supports(operands, config):
+            raise UsageError(f"config: kernel {config.kernel!r} does not take this product in {config}.")
+        if invariant and (bits := candidate.bits(operands, config)):
+            raise UsageError(
+                f"config: {config.kernel!r} in this configuration adds up in another order ({bits}) than the mode "
+                "promises; allow it with invariant=False."
+            )
+        return candidate, config
+    for candidate in CANDIDATES:
+        if candidate.supports(operands, None):
+            chosen = candidate.configure(operands)
+            if not (invariant and candidate.bits(operands, chosen)):
+                return candidate, chosen
+    raise UsageError(f"precision: no kernel here computes mode {operands.mode.name!r} for {operands.types}.")
+
+
+def predicted(operands: Operands) -> None:
+    """Compute a product on the CPU by its mode's prediction, and the epilogue by the kernels' own."""
+    from tritongemm.kernels.finishing import finish_on_cpu
+
+    finish_on_cpu(operands)
+
+
+def _observed() -> bool:
+    from fpsan_tools import dispatch
+
+    return dispatch.current() is not None
+
+
+def _element(dtype: Any) -> Element:
+    name = getattr(dtype, "name", None) if not isinstance(dtype, str) else dtype
+    return element_named(str(name or getattr(dtype, "__name__", None) or dtype), "out_dtype")
+
+
+def _register_tritons() -> None:
+    from tritongemm.kernels.blocked import blocked_config, blocked_product, takes_blocked
+
+    register(
+        Candidate("blocked", blocked_product, takes_blocked, lambda operands, config: "", blocked_config, priority=0)
+    )
+
+
+_register_tritons()

@@ -1,0 +1,500 @@
+"""The precision modes: how each multiplies and adds up, the bits that follow on an H200, and what it promises.
+
+A mode is a promise, not a hint. It fixes, for every type of operands, what is multiplied (the operands, their parts, or
+roundings of them), on which unit, and in which order the products are added up; every kernel that offers the mode gives
+these bits for any shape, tile, number of warps and stages. `Mode.predict` gives them on a CPU.
+
+The accumulator is what is promised: the sum before scales, alpha, beta, bias, activation and the rounding to the
+result's type (`tritongemm.kernels.epilogue`). Zero sums are +0.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+import numfmt
+from numfmt import matrix_units
+from numfmt.matrix_units import Schedule
+from tritongemm.elements import ELEMENTS, FP8, Element, element_named, element_of, values_of
+from tritongemm.errors import UsageError, nearest
+from tritongemm.promises import Error, Promise, lost, on_unit, rounded
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Types = tuple[str, str]
+
+SPLIT_BLOCK = 32
+"""Products over which the parts of split fp32 operands are added up before their sum goes to the accumulator."""
+
+_FP32, _FP64 = ELEMENTS["fp32"].format, ELEMENTS["fp64"].format
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """How a Triton kernel writes a mode as `tl.dot`: constants of the shared main loop.
+
+    Attributes:
+        input_precision: `tl.dot`'s argument of that name; "ieee" where the operands are no fp32 numbers.
+        imprecise: `max_num_imprecise_acc`, or None.
+        prepare: What is done to loaded fp32 operands: "" (nothing) or "tf32" (rounded to nearest, ties away).
+        chained_parts: Number of bf16 parts that operands are split into by the kernel itself, their products all
+            chained through the accumulator; 0 for none.
+        block_k: Products per `tl.dot` where the bits depend on it; None where they do not.
+        least_block_m: Rows that a tile must have for the unit of the mode to be used.
+    """
+
+    input_precision: str = "ieee"
+    imprecise: int | None = None
+    prepare: str = ""
+    chained_parts: int = 0
+    block_k: int | None = None
+    least_block_m: int = 16
+
+
+class Arithmetic(Protocol):
+    """What a mode does with operands of given types."""
+
+    @property
+    def dot(self) -> Dot | None:
+        """How Triton's kernels write it; None for kernels of other kinds only."""
+
+    def predict(self, a: Array, b: Array, types: Types) -> Array:
+        """The (M, N) accumulator's bits for (M, K) and (K, N) values: float32, or float64 for fp64 operands."""
+
+    def promise(self, K: int, types: Types) -> Promise:
+        """The bounds for sums of K products."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnUnit:
+    """Products on one of numfmt's matrix units, in the order of a schedule.
+
+    Attributes:
+        unit: Name of the unit.
+        schedule: The order.
+        inputs: Format that the unit reads, where it is not the operands' own.
+        interval: Products between additions to an fp32 accumulator, or None for a single chain.
+        dot: See `Arithmetic`.
+    """
+
+    unit: str
+    schedule: Schedule
+    inputs: str | None = None
+    interval: int | None = None
+    dot: Dot = field(default_factory=Dot)
+
+    def predict(self, a: Array, b: Array, types: Types) -> Array:
+        keys = self._keys(types)
+        if self.dot.prepare == "tf32":
+            a, b = to_tf32(a), to_tf32(b)
+        unit = "hopper" if self.dot.input_precision in matrix_units_splits() else self.unit
+        if a.shape[1] == 0:
+            return np.zeros((a.shape[0], b.shape[1]), np.float32)
+        c = matrix_units.matmul(a, b, unit=unit, inputs=keys, schedule=self.schedule, pad_k=True)
+        return np.asarray(c + np.float32(0))
+
+    def _keys(self, types: Types) -> tuple[str, str]:
+        own = (_UNIT_KEYS[types[0]], _UNIT_KEYS[types[1]])
+        return own if self.inputs is None else (self.inputs, self.inputs)
+
+    def promise(self, K: int, types: Types) -> Promise:
+        return _promise(self, K, types)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fp64Chain:
+    """One serial chain of fp64 fused multiply-adds in ascending k."""
+
+    dot: Dot = field(default_factory=Dot)
+
+    def predict(self, a: Array, b: Array, types: Types) -> Array:
+        c = np.zeros((a.shape[0], b.shape[1]))
+        for k in range(a.shape[1]):
+            c = np.asarray(numfmt.fma(a[:, k, None], b[None, k, :], c, _FP64))
+        return np.asarray(c + 0.0)
+
+    def promise(self, K: int, types: Types) -> Promise:
+        error = rounded(Error(), K, _FP64.unit_roundoff)
+        return Promise(
+            error.bound,
+            (1 + error.bound) * K * _FP64.min_subnormal / 2,
+            error.probable,
+            "one serial chain over k in fp64",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainedParts:
+    """fp32 operands in three bf16 parts, six products of parts, all chained through one accumulator on the unit."""
+
+    dot: Dot
+
+    def predict(self, a: Array, b: Array, types: Types) -> Array:
+        c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+        left, right = bf16_parts(a), bf16_parts(b)
+        block = self.dot.block_k or SPLIT_BLOCK
+        for start in range(0, a.shape[1], block):
+            k = slice(start, start + block)
+            for i, j in SIX_PRODUCTS:
+                c = np.asarray(
+                    matrix_units.matmul(left[i][:, k], right[j][k], c, "hopper.wgmma", inputs="bf16", pad_k=True)
+                )
+        return c
+
+    def promise(self, K: int, types: Types) -> Promise:
+        steps = len(SIX_PRODUCTS) * -(-K // 16)
+        error = on_unit(lost(Error(), 2.0**-22), steps, 16, 25, 23)
+        return Promise(
+            error.bound,
+            _split_underflow(K),
+            error.probable,
+            f"six products of bf16 parts per {self.dot.block_k} of k, all in one chain on the tensor core",
+            largest=_LARGEST_SPLIT,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere:
+    """Arithmetic that another module defines; imported when it is asked for.
+
+    Attributes:
+        module: The module.
+        name: The object in it that has `predict` and `promise`.
+    """
+
+    module: str
+    name: str
+    dot: None = None
+
+    def _loaded(self) -> Any:
+        return getattr(importlib.import_module(self.module), self.name)
+
+    def predict(self, a: Array, b: Array, types: Types) -> Array:
+        return np.asarray(self._loaded().predict(a, b, types))
+
+    def promise(self, K: int, types: Types) -> Promise:
+        promise: Promise = self._loaded().promise(K, types)
+        return promise
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A precision mode.
+
+    Attributes:
+        name: Its name, the `precision` argument of the package's functions.
+        summary: One sentence for people.
+        arithmetic: What it does, by the type of A's operands (B's may differ for fp8 only).
+    """
+
+    name: str
+    summary: str
+    arithmetic: Mapping[str, Arithmetic]
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Names of the operand types it takes."""
+        return tuple(self.arithmetic)
+
+    def of(self, types: Types) -> Arithmetic:
+        """What the mode does with operands of two types.
+
+        Raises:
+            UsageError: It takes no such operands.
+        """
+        first, second = types
+        if first not in self.arithmetic:
+            able = [mode.name for mode in MODES.values() if first in mode.arithmetic]
+            raise UsageError(
+                f"a: mode {self.name!r} takes {', '.join(self.operands)} operands, given {first}; "
+                f"modes for {first}: {', '.join(able)}."
+            )
+        if first != second and not (first in FP8 and second in FP8):
+            raise UsageError(f"b: its dtype {second} is not a's {first}; convert one of them.")
+        return self.arithmetic[first]
+
+    def predict(self, a: Any, b: Any, *, types: Types | None = None) -> Array:
+        """The accumulator's bits on an H200.
+
+        Args:
+            a: (M, K) matrix: NumPy, torch, or bits with a named type.
+            b: (K, N) matrix.
+            types: Types of the operands where a and b are their values in a wider type; None: a's and b's own.
+
+        Returns:
+            (M, N) array: float64 for fp64 operands, float32 for all others. NaN is canonical, zeros are +0.
+
+        Raises:
+            UsageError: Shapes or types do not fit.
+        """
+        if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+            raise UsageError(f"a, b: shapes {tuple(a.shape)} and {tuple(b.shape)} are no (M, K) and (K, N).")
+        elements = [
+            element_of(x, name) if types is None else element_named(types[i], "types")
+            for i, (x, name) in enumerate(((a, "a"), (b, "b")))
+        ]
+        own = (elements[0].name, elements[1].name)
+        arithmetic = self.of(own)
+        wide = [_wide(x, element) for x, element in zip((a, b), elements, strict=True)]
+        with np.errstate(all="ignore"):
+            return canonical(arithmetic.predict(wide[0], wide[1], own))
+
+    def promise(self, K: int, a_dtype: str, b_dtype: str | None = None) -> Promise:
+        """Bounds of the accumulator's error for sums of K products.
+
+        Args:
+            K: Number of products.
+            a_dtype: Type of A's elements.
+            b_dtype: Type of B's; A's if not given.
+        """
+        first = element_named(a_dtype, "a_dtype").name
+        second = first if b_dtype is None else element_named(b_dtype, "b_dtype").name
+        return self.of((first, second)).promise(K, (first, second))
+
+
+def _wide(x: Any, element: Element) -> Array:
+    if isinstance(x, np.ndarray) and x.dtype in (np.float32, np.float64) and element.name != "fp64":
+        return x.astype(np.float32, copy=False)
+    return values_of(x, element)
+
+
+def canonical(values: Array) -> Array:
+    """The same numbers with every NaN as the GPU's arithmetic writes it: all bits but the sign (fp64: quiet)."""
+    missing = np.isnan(values)
+    if not missing.any():
+        return values
+    if values.dtype == np.float64:
+        return np.where(missing, np.uint64(0x7FF8000000000000), values.view(np.uint64)).view(np.float64)
+    return np.where(missing, np.uint32(0x7FFFFFFF), np.ascontiguousarray(values).view(np.uint32)).view(np.float32)
+
+
+# --------------------------------------------------------------------------------------------------- parts of operands
+_TF32_DROPPED = 13
+_BF16_DROPPED = 16
+
+SIX_PRODUCTS = ((1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0))
+"""Products of bf16 parts (high 0, middle 1, low 2) of A and B in the order they are added: small ones first."""
+
+
+def to_tf32(x: Array) -> Array:
+    """To the nearest tf32 number, ties away from zero, as `cvt.rna.tf32.f32` rounds; infinities and NaN are kept."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    half, mask = np.uint32(1 << (_TF32_DROPPED - 1)), np.uint32(0xFFFFFFFF << _TF32_DROPPED & 0xFFFFFFFF)
+    return np.where(np.isfinite(x), ((bits + half) & mask).view(np.float32), x)
+
+
+def bf16_parts(x: Array) -> list[Array]:
+    """high = bf16(x), middle = bf16(x - high), low = bf16((x - high) - middle), to nearest even, as float32 values."""
+    parts, rest = [], np.asarray(x, np.float32)
+    with np.errstate(all="ignore"):
+        for _ in range(3):
+            parts.append(_bf16(rest))
+            rest = rest - parts[-1]
+    return parts
+
+
+def _bf16(x: Array) -> Array:
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    tie = (bits >> np.uint32(_BF16_DROPPED)) & np.uint32(1)
+    rounded_bits = (bits + (np.uint32((1 << (_BF16_DROPPED - 1)) - 1) + tie)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(x), x, rounded_bits.view(np.float32))
+
+
+@functools.cache
+def matrix_units_splits() -> tuple[str, ...]:
+    """The input precisions that numfmt's schedule of `tl.dot` splits operands for."""
+    return ("tf32x3", "bf16x3", "bf16x6")
+
+
+# ------------------------------------------------------------------------------------------------------------ promises
+_UNIT_KEYS = {"fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8e4m3fn": "e4m3", "fp8e5m2": "e5m2"}
+# What splitting leaves of |a·b| unmultiplied. tf32: each operand is cut by less than 2**-10 of itself, or rounded by
+# 2**-11. tf32x3: small·small (2**-22) and the cut of both small parts (2**-21 of 2**-11 each... in all 2**-20).
+_LOST = {
+    ("tf32", ""): (1 + 2.0**-10) ** 2 - 1,
+    ("tf32", "tf32"): (1 + 2.0**-11) ** 2 - 1,
+    ("tf32x3", ""): 2.0**-20,
+    ("bf16x3", ""): 3 * 2.0**-16,
+    ("bf16x6", ""): 2.0**-22,
+}
+_SPLIT_DOTS = {"tf32x3": 3, "bf16x3": 3, "bf16x6": 6}
+_LARGEST_SPLIT = float(ELEMENTS["bf16"].format.max)
+
+
+def _split_underflow(K: int) -> float:
+    """Parts below the least subnormal bf16 are lost: 2**-134 of an operand, for every product."""
+    return K * 2.0**-100
+
+
+def _promise(arithmetic: OnUnit, K: int, types: Types) -> Promise:
+    dot = arithmetic.dot
+    if arithmetic.unit == "simt.fma":
+        error = rounded(Error(), K, _FP32.unit_roundoff)
+        absolute = (1 + error.bound) * K * _FP32.min_subnormal / 2
+        return Promise(error.bound, absolute, error.probable, "one serial chain of fused multiply-adds over k")
+    keys = arithmetic._keys(types)
+    if dot.input_precision in _SPLIT_DOTS:
+        key = "tf32" if dot.input_precision == "tf32x3" else "bf16"
+        keys = (key, key)
+    facts = matrix_units.find_unit(arithmetic.unit, keys)
+    error = Error()
+    loss = _LOST.get(
+        (dot.input_precision if keys[0] != "tf32" or dot.input_precision != "ieee" else "tf32", dot.prepare)
+    )
+    if loss is not None:
+        error = lost(error, loss)
+    length = K if arithmetic.interval is None else min(K, arithmetic.interval)
+    per_part = -(-length // facts.depth) * (facts.depth // facts.products) * _SPLIT_DOTS.get(dot.input_precision, 1)
+    error = on_unit(error, per_part, facts.products, facts.fraction_bits, facts.mantissa_bits)
+    parts = 1 if arithmetic.interval is None else -(-K // arithmetic.interval)
+    error = rounded(error, parts, _FP32.unit_roundoff)
+    where = f"steps of {facts.products} products on the tensor core"
+    order = (
+        f"one chain of {where}"
+        if arithmetic.interval is None
+        else (f"chains of {where}, started anew and added to an fp32 sum every {arithmetic.interval} products")
+    )
+    cut = (facts.products + 1) * 2.0**-facts.fraction_bits
+    total = -(-K // facts.depth) * (facts.depth // facts.products) * _SPLIT_DOTS.get(dot.input_precision, 1)
+    floor = 2.0 ** (facts.least_exponent or 0)
+    absolute = total * (cut * floor + _FP32.min_subnormal) * (1 + error.bound)
+    subnormal = 0.0
+    if keys[0] not in ("tf32", "bf16"):
+        least = max(matrix_units_format(key).min_normal for key in keys)
+        subnormal = total * cut * least * (1 + error.bound)
+    else:
+        absolute += _split_underflow(K) if dot.input_precision in _SPLIT_DOTS else K * 2.0**-100
+    largest = _LARGEST_SPLIT if dot.input_precision in _SPLIT_DOTS or dot.prepare else np.inf
+    return Promise(error.bound, absolute, error.probable, order, subnormal=subnormal, largest=float(largest))
+
+
+def matrix_units_format(key: str) -> numfmt.FloatFormat:
+    """The format of an operand key of numfmt's matrix units."""
+    return next(ELEMENTS[name].format for name, known in _UNIT_KEYS.items() if known == key)
+
+
+# ------------------------------------------------------------------------------------------------------------ the table
+_chain, _promote, _tl_dot = matrix_units.chain, matrix_units.promote, matrix_units.tl_dot
+
+
+def _fp8(interval: int | None) -> dict[str, Arithmetic]:
+    """fp8 operands, their sum added to fp32 every so many products. Tiles of fewer than 64 rows use another unit."""
+    schedule = _chain() if interval is None else _promote(interval)
+    dot = Dot(imprecise=interval, least_block_m=64, block_k=None if interval is None else 128)
+    one = OnUnit(unit="hopper.wgmma", schedule=schedule, interval=interval, dot=dot)
+    return dict.fromkeys(FP8, one)
+
+
+def _split(precision: str) -> dict[str, Arithmetic]:
+    return {
+        "fp32": OnUnit(
+            unit="hopper.wgmma",
+            schedule=_tl_dot(SPLIT_BLOCK, input_precision=precision),
+            inputs="fp32",
+            interval=SPLIT_BLOCK,
+            dot=Dot(input_precision=precision, block_k=SPLIT_BLOCK),
+        )
+    }
+
+
+_TENSOR_CORE = OnUnit(unit="hopper.wgmma", schedule=_chain())
+_EMULATION = "tritongemm.emulation"
+
+
+def _table(*modes: Mode) -> dict[str, Mode]:
+    return {mode.name: mode for mode in modes}
+
+
+MODES: dict[str, Mode] = _table(
+    Mode(
+        "ieee",
+        "Exact products: one serial chain of fused multiply-adds for fp32 and fp64, the tensor core's accumulator for "
+        "fp16 and bf16, sums of 128 products added up in fp32 for fp8.",
+        {
+            "fp32": OnUnit(unit="simt.fma", schedule=_chain()),
+            "fp16": _TENSOR_CORE,
+            "bf16": _TENSOR_CORE,
+            "fp64": Fp64Chain(),
+            **_fp8(128),
+        },
+    ),
+    Mode(
+        "tf32",
+        "fp32 operands cut to tf32 (11 bits) by the tensor core: fast and biased toward zero.",
+        {"fp32": OnUnit(unit="hopper.wgmma", schedule=_chain(), inputs="tf32", dot=Dot(input_precision="tf32"))},
+    ),
+    Mode(
+        "tf32_rounded",
+        "fp32 operands rounded to the nearest tf32 number (11 bits), as cuBLAS rounds them.",
+        {
+            "fp32": OnUnit(
+                unit="hopper.wgmma",
+                schedule=_chain(),
+                inputs="tf32",
+                dot=Dot(input_precision="tf32", prepare="tf32"),
+            )
+        },
+    ),
+    Mode("tf32x3", "fp32 operands in two tf32 parts, three products, their sums added up in fp32.", _split("tf32x3")),
+    Mode("bf16x3", "fp32 operands in two bf16 parts, three products, their sums added up in fp32.", _split("bf16x3")),
+    Mode("bf16x6", "fp32 operands in three bf16 parts, six products, their sums added up in fp32.", _split("bf16x6")),
+    Mode(
+        "bf16x6_chained",
+        "fp32 operands in three bf16 parts whose products all share the tensor core's accumulator: what is small is "
+        "cut off at the exponent of what is large, and the result is worse than plain fp32; kept to show it.",
+        {"fp32": ChainedParts(dot=Dot(chained_parts=3, block_k=SPLIT_BLOCK))},
+    ),
+    Mode(
+        "fp16x3",
+        "fp32 operands in two scaled fp16 parts, three products, their sums added up in fp32.",
+        {"fp32": Elsewhere(module=_EMULATION, name="FP16X3")},
+    ),
+    Mode(
+        "int8x6",
+        "fp32 operands in three int8 digits, six products, exact integer sums: the same bits on any device.",
+        {"fp32": Elsewhere(module=_EMULATION, name="INT8X6")},
+    ),
+    Mode("fast", "fp8 products in the tensor core's 14-bit accumulator, for all of K.", _fp8(None)),
+    Mode("promote32", "fp8 products, added to an fp32 sum every 32.", _fp8(32)),
+    Mode("promote64", "fp8 products, added to an fp32 sum every 64.", _fp8(64)),
+    Mode("promote128", "fp8 products, added to an fp32 sum every 128.", _fp8(128)),
+)
+"""Every mode by name."""
+
+ALIASES = {"portable": "int8x6"}
+"""Other names of modes."""
+
+
+def get(name: str) -> Mode:
+    """The mode of a name or alias.
+
+    Raises:
+        UsageError: No such mode; the nearest one is named.
+    """
+    if not isinstance(name, str):
+        raise UsageError(f"precision: a mode's name, given {name!r}. {nearest('', MODES)}")
+    known = ALIASES.get(name, name)
+    if known not in MODES:
+        raise UsageError(f"precision: {name!r} is no mode. {nearest(name, [*MODES, *ALIASES])}")
+    return MODES[known]
+
+
+def register(mode: Mode) -> Mode:
+    """Add a mode to the table, or replace it.
+
+    Args:
+        mode: The mode.
+
+    Returns:
+        The mode.
+    """
+    MODES[mode.name] = mode
+    return mode
+
+
+Prediction = Callable[[Array, Array], Array]
