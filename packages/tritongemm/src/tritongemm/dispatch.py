@@ -164,12 +164,29 @@ def _element(dtype: Any) -> Element:
     return element_named(str(name or getattr(dtype, "__name__", None) or dtype), "out_dtype")
 
 
-def _register_tritons() -> None:
-    from tritongemm.kernels.blocked import blocked_config, blocked_product, takes_blocked
+def promised_bits(operands: Operands, config: Config) -> str:
+    """The class of kernels whose bits are always those that the mode promises."""
+    return ""
 
-    register(
-        Candidate("blocked", blocked_product, takes_blocked, lambda operands, config: "", blocked_config, priority=0)
-    )
+
+def _register_tritons() -> None:
+    from tritongemm.kernels import blocked, split_k, stream_k
+
+    for candidate in (
+        Candidate("blocked", blocked.blocked_product, blocked.takes_blocked, promised_bits, blocked.blocked_config),
+        Candidate(
+            "split_k", split_k.split_k, split_k.takes_split_k, split_k.split_k_bits, split_k.split_k_config, priority=-1
+        ),
+        Candidate(
+            "stream_k",
+            stream_k.stream_k,
+            stream_k.takes_stream_k,
+            stream_k.stream_k_bits,
+            stream_k.stream_k_config,
+            priority=-2,
+        ),
+    ):
+        register(candidate)
 
 
 _register_tritons()

@@ -193,8 +193,7 @@ def write_values(target: Any, values: Array, element: Element) -> None:
 
     Args:
         target: The matrix, on the CPU.
-        values: Numbers of its shape, float32 or float64; a NaN becomes the type's canonical one (all bits of the
-            fp16, bf16 and fp32 patterns but the sign).
+        values: Numbers of its shape, float32 or float64; a NaN becomes all bits of the pattern but the sign.
         element: Its type.
     """
     codes = codes_of(values, element)
@@ -208,7 +207,7 @@ def write_values(target: Any, values: Array, element: Element) -> None:
         target[...] = codes.view(numpy_dtype(element))
 
 
-_CANONICAL_NAN = {"fp32": 0x7FFFFFFF, "fp16": 0x7FFF, "bf16": 0x7FFF}
+_CANONICAL_NAN = {"fp32": 0x7FFFFFFF, "fp16": 0x7FFF, "bf16": 0x7FFF, "fp8e4m3fn": 0x7F, "fp8e5m2": 0x7F}
 
 
 def codes_of(values: Array, element: Element) -> Array:

@@ -232,7 +232,7 @@ class Mode:
         Raises:
             UsageError: Shapes or types do not fit.
         """
-        if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0]:
             raise UsageError(f"a, b: shapes {tuple(a.shape)} and {tuple(b.shape)} are no (M, K) and (K, N).")
         elements = [
             element_of(x, name) if types is None else element_named(types[i], "types")

@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 
 from tritongemm.configurations import Config
-from tritongemm.kernels.epilogue import finished, store
+from tritongemm.kernels.epilogue import deliver
 from tritongemm.kernels.launching import Product
 from tritongemm.kernels.mainloop import sum_of_products
 from tritongemm.kernels.problems import Operands, launch
@@ -80,9 +80,6 @@ def blocked_kernel(
 def blocked_product_kernel(
     a_ptr,
     b_ptr,
-    out_ptr,
-    c_ptr,
-    bias_ptr,
     M,
     N,
     K,
@@ -92,6 +89,11 @@ def blocked_product_kernel(
     stride_bb,
     stride_bk,
     stride_bn,
+    out_ptr,
+    c_ptr,
+    bias_ptr,
+    scale_a_ptr,
+    scale_b_ptr,
     stride_ob,
     stride_om,
     stride_on,
@@ -99,6 +101,8 @@ def blocked_product_kernel(
     stride_cm,
     stride_cn,
     stride_bias,
+    stride_sa,
+    stride_sb,
     alpha,
     beta,
     BLOCK_M: tl.constexpr,
@@ -114,39 +118,22 @@ def blocked_product_kernel(
     ACTIVATION: tl.constexpr,
     WIDE: tl.constexpr,
 ):
-    """out = activation(alpha A B + bias + beta C) for a batch of products, one tile per program, in any mode."""
+    """out = epilogue(A B) for a batch of products, one tile per program, in any mode."""
     tiles = tiles_in(M, N, BLOCK_M, BLOCK_N)
     batch = (tl.program_id(0) // tiles).to(tl.int64)
     tile_m, tile_n = tile_of(tl.program_id(0) % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
     m, live_m = extent(tile_m, M, BLOCK_M, WIDE)
     n, live_n = extent(tile_n, N, BLOCK_N, WIDE)
     total = sum_of_products(
-        a_ptr + batch * stride_ab,
-        b_ptr + batch * stride_bb,
-        m,
-        n,
-        live_m,
-        live_n,
-        0,
-        K,
-        stride_am,
-        stride_ak,
-        stride_bk,
-        stride_bn,
-        ACCUMULATOR,
-        BLOCK_K,
-        INPUT_PRECISION,
-        IMPRECISE,
-        PREPARE,
-        PARTS,
-        WIDE,
-    )
-    if c_ptr is not None:
-        c_ptr += batch * stride_cb
-    total = finished(
-        total, m, n, live_m, live_n, c_ptr, bias_ptr, stride_cm, stride_cn, stride_bias, alpha, beta, SCALED, ACTIVATION
-    )
-    store(total, m, n, live_m, live_n, out_ptr + batch * stride_ob, stride_om, stride_on)
+        a_ptr + batch * stride_ab, b_ptr + batch * stride_bb, m, n, live_m, live_n, 0, K,
+        stride_am, stride_ak, stride_bk, stride_bn,
+        ACCUMULATOR, BLOCK_K, INPUT_PRECISION, IMPRECISE, PREPARE, PARTS, WIDE,
+    )  # fmt: skip
+    deliver(
+        total, batch, m, n, live_m, live_n, out_ptr, c_ptr, bias_ptr, scale_a_ptr, scale_b_ptr,
+        stride_ob, stride_om, stride_on, stride_cb, stride_cm, stride_cn, stride_bias, stride_sa, stride_sb,
+        alpha, beta, SCALED, ACTIVATION,
+    )  # fmt: skip
 
 
 def blocked_product(operands: Operands, config: Config) -> None:
@@ -157,7 +144,8 @@ def blocked_product(operands: Operands, config: Config) -> None:
         config: Block sizes, warps and stages.
     """
     grid = (operands.batch * triton.cdiv(operands.M, config.block_m) * triton.cdiv(operands.N, config.block_n),)
-    launch(blocked_product_kernel, grid, operands, *operands.arguments(), **operands.constants(config), **config.blocks)
+    arguments = (*operands.arguments(), *operands.finishing_arguments())
+    launch(blocked_product_kernel, grid, operands, *arguments, **operands.constants(config), **config.blocks)
 
 
 def takes_blocked(operands: Operands, config: Config | None) -> bool:

@@ -1,7 +1,8 @@
 """What happens to a finished sum: result = activation(beta·C + (alpha·sum + bias)), rounded once to the result's type.
 
 **Order.** In the accumulator's type: t = alpha·sum + bias as one fused multiply-add, then t = beta·C + t as another,
-then the activation. Parts that are absent are left out, not computed with neutral numbers: with beta = 0 nothing of C
+then the activation. Where rows of A and columns of B have scales, alpha is (scale_a·scale_b)·alpha, each product
+rounded. Parts that are absent are left out, not computed with neutral numbers: with beta = 0 nothing of C
 is read, so its NaN cannot come through. The order is written out as fused operations, so a compiler has no choice left
 that could change a bit. Zero sums are +0, whatever K was padded to.
 
@@ -36,6 +37,8 @@ class Epilogue:
         c: (M, N) or (batch, M, N) matrix of the result's library, of any type and strides.
         bias: (N,) vector, added to every row.
         activation: None, "relu", "gelu" or "silu".
+        scale_a: Scales of A: one number, or one per row (M, 1); an array of the result's library.
+        scale_b: Scales of B: one number, or one per column (1, N).
 
     Raises:
         UsageError: beta without C, a factor that is no number, or an unknown activation.
@@ -46,6 +49,8 @@ class Epilogue:
     c: Any = None
     bias: Any = None
     activation: str | None = None
+    scale_a: Any = None
+    scale_b: Any = None
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
@@ -58,6 +63,9 @@ class Epilogue:
             raise UsageError(
                 f"activation: {self.activation!r} is unknown. {nearest(str(self.activation), ACTIVATIONS)}"
             )
+        if (self.scale_a is None) != (self.scale_b is None):
+            missing = "scale_a" if self.scale_a is None else "scale_b"
+            raise UsageError(f"{missing}: scales come in pairs; pass both, a single 1.0 where an operand has none.")
 
     @property
     def reads_c(self) -> bool:
@@ -67,7 +75,8 @@ class Epilogue:
     @property
     def trivial(self) -> bool:
         """Whether the result is just the sum, rounded."""
-        return self.alpha == 1 and not self.reads_c and self.bias is None and self.activation is None
+        plain = self.alpha == 1 and self.scale_a is None and self.bias is None
+        return plain and not self.reads_c and self.activation is None
 
     def factor(self, name: str, wide: bool) -> float | int:
         """alpha or beta as kernels take them: a number, which becomes fp32; for fp64 sums the bits of the fp64 number.
@@ -111,27 +120,40 @@ def finished(
     live_n,
     c_ptr,
     bias_ptr,
+    scale_a_ptr,
+    scale_b_ptr,
     stride_cm,
     stride_cn,
     stride_bias,
+    stride_sa,
+    stride_sb,
     alpha,
     beta,
     SCALED: tl.constexpr,
     ACTIVATION: tl.constexpr,
 ):
-    """A tile of finished sums, with alpha, bias, C and the activation applied, in the accumulator's type.
+    """A tile of finished sums, with scales, alpha, bias, C and the activation applied, in the accumulator's type.
 
-    SCALED says that alpha is not 1; c_ptr and bias_ptr are None where there is no C or bias. alpha may be a tile.
+    SCALED says that alpha is not 1; the pointers are None where there is no C, no bias or no scales.
     """
     total = total + 0.0  # -0 becomes +0: what is left does not depend on how many zero products K was padded with
+    factor = tl.zeros_like(total) + 1.0
+    if scale_a_ptr is not None:
+        scale_a = tl.load(scale_a_ptr + m * stride_sa, mask=live_m, other=0.0).to(total.dtype)
+        scale_b = tl.load(scale_b_ptr + n * stride_sb, mask=live_n, other=0.0).to(total.dtype)
+        factor = scale_a[:, None] * scale_b[None, :]
+        if SCALED:
+            factor = factor * factor_of(alpha, total)
+    elif SCALED:
+        factor = tl.zeros_like(total) + factor_of(alpha, total)
     if bias_ptr is not None:
         bias = tl.load(bias_ptr + n * stride_bias, mask=live_n, other=0.0).to(total.dtype)[None, :]
-        if SCALED:
-            total = tl.fma(total, tl.zeros_like(total) + factor_of(alpha, total), tl.zeros_like(total) + bias)
+        if SCALED or scale_a_ptr is not None:
+            total = tl.fma(total, factor, tl.zeros_like(total) + bias)
         else:
             total = total + bias
-    elif SCALED:
-        total = total * factor_of(alpha, total)
+    elif SCALED or scale_a_ptr is not None:
+        total = total * factor
     if c_ptr is not None:
         at = c_ptr + m[:, None] * stride_cm + n[None, :] * stride_cn
         c = tl.load(at, mask=live_m[:, None] & live_n[None, :], other=0.0).to(total.dtype)
@@ -144,3 +166,40 @@ def store(total, m, n, live_m, live_n, out_ptr, stride_om, stride_on):
     """Write a tile, rounded to the result's type; nothing outside the matrix is touched."""
     at = out_ptr + m[:, None] * stride_om + n[None, :] * stride_on
     tl.store(at, total.to(out_ptr.dtype.element_ty), mask=live_m[:, None] & live_n[None, :])
+
+
+@triton.jit
+def deliver(
+    total,
+    batch,
+    m,
+    n,
+    live_m,
+    live_n,
+    out_ptr,
+    c_ptr,
+    bias_ptr,
+    scale_a_ptr,
+    scale_b_ptr,
+    stride_ob,
+    stride_om,
+    stride_on,
+    stride_cb,
+    stride_cm,
+    stride_cn,
+    stride_bias,
+    stride_sa,
+    stride_sb,
+    alpha,
+    beta,
+    SCALED: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+):
+    """Finish a tile of sums and write it to product `batch` of the result."""
+    if c_ptr is not None:
+        c_ptr += batch * stride_cb
+    total = finished(
+        total, m, n, live_m, live_n, c_ptr, bias_ptr, scale_a_ptr, scale_b_ptr,
+        stride_cm, stride_cn, stride_bias, stride_sa, stride_sb, alpha, beta, SCALED, ACTIVATION,
+    )  # fmt: skip
+    store(total, m, n, live_m, live_n, out_ptr + batch * stride_ob, stride_om, stride_on)

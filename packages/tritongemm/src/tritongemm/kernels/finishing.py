@@ -13,23 +13,25 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from tritongemm.elements import element_of, strides_of, values_of, write_values
-from tritongemm.kernels.epilogue import finished, store
-from tritongemm.kernels.problems import Operands, batched_strides, launch_on
+from tritongemm.elements import element_of, values_of, write_values
+from tritongemm.kernels.epilogue import deliver
+from tritongemm.kernels.problems import LARGEST_INT32, Operands, launch
 from tritongemm.kernels.tiles import extent
 
 
 @triton.jit
 def finishing_kernel(
     sums_ptr,
-    out_ptr,
-    c_ptr,
-    bias_ptr,
     M,
     N,
     parts,
     stride_part,
     stride_batch,
+    out_ptr,
+    c_ptr,
+    bias_ptr,
+    scale_a_ptr,
+    scale_b_ptr,
     stride_ob,
     stride_om,
     stride_on,
@@ -37,6 +39,8 @@ def finishing_kernel(
     stride_cm,
     stride_cn,
     stride_bias,
+    stride_sa,
+    stride_sb,
     alpha,
     beta,
     BLOCK_M: tl.constexpr,
@@ -58,12 +62,11 @@ def finishing_kernel(
     for _ in range(1, parts):
         at += stride_part
         total += tl.load(at, mask=live, other=0.0)
-    if c_ptr is not None:
-        c_ptr += batch * stride_cb
-    total = finished(
-        total, m, n, live_m, live_n, c_ptr, bias_ptr, stride_cm, stride_cn, stride_bias, alpha, beta, SCALED, ACTIVATION
-    )
-    store(total, m, n, live_m, live_n, out_ptr + batch * stride_ob, stride_om, stride_on)
+    deliver(
+        total, batch, m, n, live_m, live_n, out_ptr, c_ptr, bias_ptr, scale_a_ptr, scale_b_ptr,
+        stride_ob, stride_om, stride_on, stride_cb, stride_cm, stride_cn, stride_bias, stride_sa, stride_sb,
+        alpha, beta, SCALED, ACTIVATION,
+    )  # fmt: skip
 
 
 _BLOCK_M, _BLOCK_N = 16, 128
@@ -76,15 +79,12 @@ def finish(operands: Operands, sums: Any) -> None:
         operands: The product.
         sums: (parts, batch, M, N) contiguous partial sums in the accumulator's type.
     """
-    c = operands.epilogue.c if operands.epilogue.reads_c else None
-    bias = operands.epilogue.bias
     M, N = operands.M, operands.N
     grid = (operands.batch * triton.cdiv(M, _BLOCK_M) * triton.cdiv(N, _BLOCK_N),)
-    strides = (*batched_strides(operands.out, "out"), *((0, 0, 0) if c is None else batched_strides(c, "c")))
-    arguments = (sums, operands.out, c, bias, M, N, int(sums.shape[0]), operands.batch * M * N, M * N, *strides)
-    along_bias = 0 if bias is None else strides_of(bias, "bias")[0]
     constants = {**operands.finishing(), "BLOCK_M": _BLOCK_M, "BLOCK_N": _BLOCK_N, "num_warps": 4}
-    launch_on(operands.out, finishing_kernel, grid, *arguments, along_bias, *operands.factors(), **constants)
+    constants["WIDE"] = constants["WIDE"] or M * N > LARGEST_INT32
+    sizes = (M, N, int(sums.shape[0]), operands.batch * M * N, M * N)
+    launch(finishing_kernel, grid, operands, sums, *sizes, *operands.finishing_arguments(), **constants)
 
 
 def finish_on_cpu(operands: Operands) -> None:

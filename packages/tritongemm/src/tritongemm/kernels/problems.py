@@ -61,10 +61,11 @@ class Operands:
             given["out"] = out
         if epilogue.reads_c:
             given["c"] = epilogue.c
-        if epilogue.bias is not None:
-            given["bias"] = epilogue.bias
+        for name in ("bias", "scale_a", "scale_b"):
+            if getattr(epilogue, name) is not None:
+                given[name] = getattr(epilogue, name)
         elements = {name: element_of(x, name) for name, x in given.items()}
-        if a.ndim not in (2, 3) or b.ndim != a.ndim:
+        if len(a.shape) not in (2, 3) or len(b.shape) != len(a.shape):
             raise UsageError(
                 f"a, b: two matrices, or two batches of matrices, are multiplied; given shapes {tuple(a.shape)} and "
                 f"{tuple(b.shape)}."
@@ -72,7 +73,7 @@ class Operands:
         if a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
             raise UsageError(
                 f"b: {tuple(b.shape)} does not fit a {tuple(a.shape)}: a's columns and b's rows must agree (K)"
-                + (", and so must the batches." if a.ndim == 3 else ".")
+                + (", and so must the batches." if len(a.shape) == 3 else ".")
             )
         homes = {name: home(x) for name, x in given.items()}
         if len(set(homes.values())) > 1:
@@ -94,6 +95,7 @@ class Operands:
             raise UsageError(f"c: shape {tuple(epilogue.c.shape)}, but the product is {tuple(shape)}.")
         if epilogue.bias is not None and tuple(epilogue.bias.shape) != (shape[-1],):
             raise UsageError(f"bias: shape {tuple(epilogue.bias.shape)}, but rows have ({shape[-1]},) elements.")
+        _check_scales(epilogue, shape)
         _refuse_overlap(a, b, out, epilogue)
         return cls(a, b, out, mode, epilogue)
 
@@ -153,13 +155,18 @@ class Operands:
         return self.batch * self.M * self.N == 0
 
     def arguments(self) -> tuple[Any, ...]:
-        """The arguments of kernels with the signature of `blocked_product_kernel`."""
-        c = self.epilogue.c if self.epilogue.reads_c else None
-        bias = self.epilogue.bias
-        strides = [s for name in ("a", "b", "out") for s in batched_strides(getattr(self, name), name)]
-        strides += (0, 0, 0) if c is None else batched_strides(c, "c")
-        along_bias = 0 if bias is None else strides_of(bias, "bias")[0]
-        return (self.a, self.b, self.out, c, bias, self.M, self.N, self.K, *strides, along_bias, *self.factors())
+        """The operands, sizes and strides, as tiled kernels take them."""
+        strides = [s for name in ("a", "b") for s in batched_strides(getattr(self, name), name)]
+        return (self.a, self.b, self.M, self.N, self.K, *strides)
+
+    def finishing_arguments(self) -> tuple[Any, ...]:
+        """The result and what the epilogue reads, as tiled kernels take them after `arguments`."""
+        e = self.epilogue
+        c = e.c if e.reads_c else None
+        along_bias = 0 if e.bias is None else strides_of(e.bias, "bias")[0]
+        along = (along_bias, _along(e.scale_a, 0), _along(e.scale_b, 1))
+        strides = (*batched_strides(self.out, "out"), *((0, 0, 0) if c is None else batched_strides(c, "c")), *along)
+        return (self.out, c, e.bias, e.scale_a, e.scale_b, *strides, *self.factors())
 
     def factors(self) -> tuple[float | int, float | int]:
         """alpha and beta as kernels take them."""
@@ -207,6 +214,24 @@ def batched_strides(x: Any, argument: str) -> tuple[int, int, int]:
     return (strides[0], strides[1], strides[2]) if len(strides) == 3 else (0, strides[0], strides[1])
 
 
+def _check_scales(epilogue: Epilogue, shape: tuple[int, ...]) -> None:
+    """Scales are one number, or one per row of A and column of B."""
+    for name, whole in (("scale_a", (shape[-2], 1)), ("scale_b", (1, shape[-1]))):
+        scale = getattr(epilogue, name)
+        if scale is not None and math.prod(scale.shape) != 1 and tuple(scale.shape) != whole:
+            raise UsageError(
+                f"{name}: shape {tuple(scale.shape)}; scales are one number, or one for each "
+                f"{'row of A' if name == 'scale_a' else 'column of B'}, {whole}."
+            )
+
+
+def _along(scale: Any, axis: int) -> int:
+    """Stride of scales along rows or columns; 0 for a single one, which all share."""
+    if scale is None or math.prod(scale.shape) == 1:
+        return 0
+    return strides_of(scale, "scale")[axis]
+
+
 def _span(x: Any) -> tuple[int, int]:
     """First byte and one past the last byte of a matrix that is not empty."""
     size, strides = element_of(x, "out").itemsize, strides_of(x, "out")
@@ -219,7 +244,7 @@ def _refuse_overlap(a: Any, b: Any, out: Any, epilogue: Epilogue) -> None:
     """A result that lies over an operand would be read after it is written; over C it must be C itself."""
     if math.prod(int(n) for n in out.shape) == 0:
         return
-    readers = {"a": a, "b": b, "bias": epilogue.bias}
+    readers = {"a": a, "b": b, "bias": epilogue.bias, "scale_a": epilogue.scale_a, "scale_b": epilogue.scale_b}
     if epilogue.reads_c and not (
         address_of(epilogue.c) == address_of(out)
         and strides_of(epilogue.c, "c") == strides_of(out, "out")
