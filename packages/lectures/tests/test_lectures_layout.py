@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lectures_reports import quick_report
 
 import numfmt_lectures
 from numfmt_lectures import columns, render
@@ -99,7 +100,7 @@ def test_wrap_indents_and_breaks_at_spaces() -> None:
 def test_no_line_of_text_is_too_long_in_any_language(name: str) -> None:
     for module in LECTURES[name].requires:
         pytest.importorskip(module)
-    report = numfmt_lectures.compute(name, quick=True)
+    report = quick_report(name)
     for language in numfmt_lectures.LANGUAGES:
         for line in render.to_text(report, load(name, language)).splitlines():
             assert columns.width(line) <= 100, line

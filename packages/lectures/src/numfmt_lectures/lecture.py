@@ -62,6 +62,7 @@ LECTURES = {
     "rounding-and-accumulation": Entry("numfmt_lectures.rounding_and_accumulation"),
     "another-order": Entry("numfmt_lectures.another_order", (*_KERNELS, "tritongemm")),
     "fpsan": Entry("numfmt_lectures.fpsan", _KERNELS),
+    "fp32-from-parts": Entry("numfmt_lectures.fp32_from_parts"),
 }
 """Every lecture in teaching order."""
 
