@@ -3,18 +3,24 @@
 A line `[[api PACKAGE]]` in a page becomes an entry for each name in the package's `__all__`, written by mkdocstrings
 from the docstring, under the name that users import, wherever the code lies. Names that are modules follow, each with
 its own. A line `[[cli MODULE:FUNCTION]]` becomes the help of a command and of its subcommands, from the parser that the
-function makes.
+function makes. A line `[[results VIEW NAME]]` becomes figures of bench/results (see site_results.py), and
+`[[results overview]]` the list of all of them. A line `[[rules VIEW]]` becomes a table of the payload algebra (see
+site_rules.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import importlib
 import inspect
 import os
 import pkgutil
+import posixpath
 import re
+import sys
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,15 +28,92 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+TOOLS = Path(__file__).resolve().parent
+sys.path.insert(0, str(TOOLS))
+
+import site_results  # noqa: E402
+
+DOCS = TOOLS.parent / "docs"
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*\bhreflang=[^>]*>')
 COMMAND = re.compile(r"^\[\[cli ([\w.]+):(\w+)\]\]$", re.MULTILINE)
 MARK = re.compile(r"^\[\[api ([\w.]+)\]\]$", re.MULTILINE)
+RESULTS = re.compile(r"^\[\[results ([\w-]+)(?: ([\w.*?-]+))?\]\]$", re.MULTILINE)
+RULES = re.compile(r"^\[\[rules ([\w-]+)\]\]$", re.MULTILINE)
+
+_started = time.perf_counter()
+_source = ""
+_outputs: dict[tuple[str, ...], str] = {}
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_startup(**_: Any) -> None:
+    """Run the blocks of a page once for all languages that show it; called by MkDocs.
+
+    A page without a translation is built again for each language, from the same file: its blocks give the same output.
+    """
+    blocks = importlib.import_module("markdown_exec._internal.formatters.python")
+    run = blocks._run_python
+
+    def run_once(code: str, **options: Any) -> str:
+        key = (_source, code, *map(str, options.values()))
+        if key not in _outputs:
+            _outputs[key] = run(code, **options)
+        return _outputs[key]
+
+    blocks._run_python = run_once
+
+
+def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """Replace the marks of a page; called by MkDocs."""
+    global _source
+    _source = page.file.src_uri if page else ""
     markdown = COMMAND.sub(lambda mark: "\n".join(manual(mark[1], mark[2])), markdown)
+    markdown = RESULTS.sub(lambda mark: results(mark[1], mark[2], _source or "index.md"), markdown)
+    markdown = RULES.sub(lambda mark: rules(mark[1]), markdown)
     return MARK.sub(lambda mark: "\n".join(entries(mark[1])), markdown)
+
+
+def on_post_build(**_: Any) -> None:
+    """Say how long the site took so far; called by MkDocs after each language."""
+    print(f"site_hooks: {time.perf_counter() - _started:.1f} s since the start of the build")
+
+
+def rules(which: str) -> str:
+    """Markdown of a mark for a table of the payload algebra."""
+    sys.path.insert(0, str(TOOLS))  # MkDocs takes it away again once the hooks are loaded
+    try:
+        import site_rules  # needs fpsan_tools, which a page without the mark does not
+    finally:
+        sys.path.remove(str(TOOLS))
+    return "\n".join(site_rules.VIEWS[which]())
+
+
+def results(which: str, pattern: str | None, source: str) -> str:
+    """Markdown of a mark for results on the page of a source file."""
+    if which != "overview":
+        return site_results.render(which, pattern or "*")
+    pages: dict[str, list[str]] = {}
+    for path, shown in results_by_page().items():
+        heading = re.search(r"^# (.*)$", (DOCS / path).read_text(encoding="utf-8"), re.MULTILINE)
+        link = f"[{heading[1] if heading else path}]({posixpath.relpath(path, posixpath.dirname(source))})"
+        for name in shown:
+            pages.setdefault(name, []).append(link)
+    return "\n".join(site_results.overview(pages))
+
+
+@functools.cache
+def results_by_page() -> dict[str, list[str]]:
+    """For each page with marks for results, the files that these marks show."""
+    found = {}
+    for path in sorted(DOCS.rglob("*.md")):
+        if path.name.endswith(".zh.md"):
+            continue
+        shown: set[str] = set()
+        for mark in RESULTS.finditer(path.read_text(encoding="utf-8")):
+            if mark[1] != "overview":
+                shown.update(re.findall(r"<!-- results: (\S+) -->", site_results.render(mark[1], mark[2] or "*")))
+        if shown:
+            found[path.relative_to(DOCS).as_posix()] = sorted(shown)
+    return found
 
 
 def manual(module: str, function: str) -> Iterator[str]:
@@ -129,7 +212,8 @@ def definition(module: ModuleType, name: str, thing: Any) -> str:
     raise LookupError(f"{module.__name__}.{name} is public, but no module of {top} assigns it")
 
 
-def defined(source: str) -> set[str]:
+@functools.cache
+def defined(source: str) -> frozenset[str]:
     """The names that a module's source defines or assigns at its top level."""
     names = set()
     for node in ast.parse(source).body:
@@ -139,7 +223,7 @@ def defined(source: str) -> set[str]:
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         )
         names |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return names
+    return frozenset(names)
 
 
 def first_paragraph(module: ModuleType) -> str:

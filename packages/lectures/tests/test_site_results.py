@@ -1,0 +1,169 @@
+"""The site's results pages show every measured file, and what they show is what the file says."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+TOOLS = ROOT / "tools"
+if not (TOOLS / "site_results.py").exists():
+    pytest.skip("the pages belong to the repository, not to the package", allow_module_level=True)
+sys.path.insert(0, str(TOOLS))
+
+import site_hooks  # noqa: E402
+import site_plots  # noqa: E402
+import site_results  # noqa: E402
+
+RESULTS = ROOT / "bench" / "results"
+FILES = sorted(path.stem for path in RESULTS.glob("*.json"))
+
+
+def read(name: str) -> dict:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, list[str]]:
+    return site_hooks.results_by_page()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_measured_file_is_shown_on_a_page(name: str, pages: dict[str, list[str]]) -> None:
+    shown = [page for page, names in pages.items() if name in names]
+    assert shown, (
+        f"no page shows bench/results/{name}.json: put a line [[results VIEW {name}]] on a page of docs/results "
+        f"(views: {', '.join(sorted(site_results.VIEWS))}), or give it rows, which speed.md and gemm.md show"
+    )
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_says_where_and_when_it_was_measured(name: str) -> None:
+    facts = site_results.facts(name, read(name))
+    assert facts.get("machine")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d.*", facts.get("recorded", "")), (
+        f'{name}: write "date" into the file, or into bench/results/recorded.toml'
+    )
+
+
+def test_what_is_recorded_beside_belongs_to_a_file() -> None:
+    assert set(site_results.recorded()) <= set(FILES)
+
+
+def test_the_table_of_errors_holds_the_audits_figures() -> None:
+    data = read("nvidia-h200-audit")
+    text = site_results.render("accuracy", "nvidia-h200-audit")
+    for key in ("A", "B", "library"):
+        report = data["rounding"]["strata"]["all"][key]
+        row = next(line for line in text.splitlines() if line.startswith(f"| {key} ("))
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert float(cells[1]) == pytest.approx(report["rms_scaled"], rel=5e-3)
+        assert float(cells[2]) == pytest.approx(report["max_scaled"], rel=5e-3)
+        assert (cells[5], cells[6]) == (str(report["outside"]), str(report["outside_library"]))
+
+
+def test_the_counts_of_matrix_units_add_up() -> None:
+    data = read("nvidia-h200-matrix-units-dots")
+    rows = [
+        [cell.strip(" *") for cell in line.strip("|").split("|")]
+        for line in site_results.render("dots", "nvidia-h200-matrix-units-dots").splitlines()
+        if line.startswith("|")
+    ][2:]
+    outputs = [int(row[2].replace(",", "")) for row in rows]
+    assert outputs[-1] == sum(outputs[:-1]) == data["total"]["outputs"]
+    assert sum(int(row[1]) for row in rows[:-1]) == len(data) - 1
+
+
+def test_the_history_of_planted_bugs_adds_up() -> None:
+    rows = [
+        [cell.strip(" *") for cell in line.strip("|").split("|")]
+        for line in site_results.render("mutants", "fpsan-mutants").splitlines()
+        if line.startswith("|")
+    ][2:]
+    assert int(rows[-1][1]) == len(read("fpsan-mutants")["mutants"])
+    for row in rows:
+        assert int(row[1]) == sum(map(int, row[2:]))
+
+
+def planted(folder: Path, name: str, rows: list[dict]) -> Path:
+    (folder / f"{name}.json").write_text(json.dumps({"machine": "m", "date": "2026-01-02", "rows": rows}))
+    return folder
+
+
+def test_speeds_of_products_with_any_columns_are_shown(tmp_path: Path) -> None:
+    columns = ("shape", "mode", "tflops_cool", "tflops_hot", "ratio", "error")
+    figures = [
+        ([4096, 4096, 4096], "fp16x3", 255.5, 240.25, 4.5, "0.061 u"),
+        ([4096, 4096, 4096], "cuBLAS fp32", 50.0, None, 1.0, "0.400 u"),
+        ("8192^3", "ieee", 47, 46.0, 0.93, "<equal>"),
+    ]
+    rows = [dict(zip(columns, row, strict=True)) for row in figures]
+    text = site_results.render("gemm", "*-gemm*", planted(tmp_path, "nvidia-h200-gemm", rows))
+    assert "### 4096, 4096, 4096" in text
+    assert "### 8192^3" in text
+    for shown in ("256", "240", "4.50", "0.061 u", "&lt;equal&gt;", "fp16x3"):
+        assert shown in text
+    assert site_results.render("gemm", "*-gemm*", tmp_path / "nothing") == ""
+    assert site_results.render("speed", "*", tmp_path) == "", "products have a page of their own"
+
+
+def test_an_unknown_view_is_an_error() -> None:
+    with pytest.raises(LookupError, match="no view 'pie'"):
+        site_results.render("pie", "*")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.033722, "0.0337"),
+        (0.4000648, "0.400"),
+        (5.99028, "5.99"),
+        (33554432, "33,554,432"),
+        (1951325952.0, "1.95·10⁹"),
+        (2.0459e-5, "2.05·10⁻⁵"),
+        (0.0, "0"),
+        (999.96, "1,000"),
+        (-0.9996, "-1.00"),
+        (None, "–"),
+        (math.inf, "inf"),
+    ],
+)
+def test_figures_have_three_digits(value: float | None, text: str) -> None:
+    assert site_plots.figure(value) == text
+
+
+def test_bars_are_as_long_as_their_figures() -> None:
+    html = ElementTree.fromstring(site_plots.bars("c <d>", [("a&b", 2.0, "2"), ("peer", 4.0, "4")], ["peer"]))
+    assert [bar.get("style") for bar in html.iter("span")] == ["width:50.0%", "width:100.0%"]
+    assert [row.get("class") for row in html.iter("tr")] == [None, "marked"]
+    assert html.find("caption").text == "c <d>"
+
+
+def test_a_plots_points_lie_where_their_values_are() -> None:
+    text = site_plots.plot("t", "x", "y", [site_plots.Curve("c", [(0, 0), (5, 50), (10, 100), (7, math.nan)])])
+    svg = ElementTree.fromstring(re.search(r"<svg.*</svg>", text)[0])
+    points = [tuple(map(float, p.split(","))) for p in svg.find("polyline").get("points").split()]
+    assert len(points) == 3, "NaN is left out"
+    (x0, y0), (x1, y1), (x2, y2) = points
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.11)
+    assert y0 - y1 == pytest.approx(y1 - y2, abs=0.11)
+    assert y2 < y0, "up is more"
+    labels = [e.text for e in svg.iter("text")]
+    assert "100" in labels
+    assert labels[-2:] == ["x", "y"]
+    with pytest.raises(ValueError, match="no finite point"):
+        site_plots.plot("t", "x", "y", [site_plots.Curve("c", [(math.nan, 1)])])
+
+
+def test_ticks_lie_within_the_axis_and_are_round() -> None:
+    for low, high in ((0, 1), (0.2, 17.3), (-3, 4000), (1e-7, 3e-7)):
+        places = site_plots.ticks(low, high)
+        assert 2 <= len(places) <= 8
+        assert all(low <= place + 1e-12 and place <= high * (1 + 1e-9) for place in places)
+    assert site_plots.ticks(-16, 3, log=2) == [-16, -12, -8, -4, 0]

@@ -1,0 +1,435 @@
+"""The figures of `bench/results` as tables and plots, for the site's pages.
+
+A page's line `[[results VIEW NAME]]` becomes what the view writes of each result file whose name (without .json) fits;
+NAME may be a pattern. A view of a file that is not there writes nothing: a benchmark may not have been run yet.
+`bench/results/recorded.toml` says of a file what it does not say itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from site_plots import Curve, bars, figure, plot
+
+RESULTS = Path(__file__).resolve().parents[1] / "bench" / "results"
+Data = dict[str, Any]
+View = Callable[[str, Data], Iterator[str]]
+VIEWS: dict[str, View] = {}
+
+
+def view(function: View) -> View:
+    """Register a view under its name, underscores as hyphens."""
+    VIEWS[function.__name__.removesuffix("_").replace("_", "-")] = function
+    return function
+
+
+def names(pattern: str, folder: Path = RESULTS) -> list[str]:
+    """Names of the result files that fit a pattern, in order."""
+    return sorted(path.stem for path in folder.glob("*.json") if fnmatchcase(path.stem, pattern))
+
+
+def render(which: str, pattern: str, folder: Path = RESULTS) -> str:
+    """Markdown of a view of each result file that fits.
+
+    Args:
+        which: name of the view.
+        pattern: name of the files, `*` and `?` as in a shell.
+        folder: where the files are.
+
+    Returns:
+        Markdown, empty if no file fits.
+
+    Raises:
+        LookupError: there is no such view.
+    """
+    if which not in VIEWS:
+        raise LookupError(f"no view {which!r} of results; there are {', '.join(sorted(VIEWS))}")
+    lines: list[str] = []
+    for name in names(pattern, folder):
+        data = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        written = list(VIEWS[which](name, data))
+        if written:
+            lines += [f"<!-- results: {name} -->", "", *written, ""]
+    return "\n".join(lines)
+
+
+def recorded(folder: Path = RESULTS) -> dict[str, Data]:
+    """What is known of each result file beside its content."""
+    path = folder / "recorded.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def table(head: list[str], rows: list[list[str]], numbers: int = 1) -> Iterator[str]:
+    """A Markdown table whose columns from `numbers` on are aligned to the right."""
+    yield "| " + " | ".join(head) + " |"
+    yield "| " + " | ".join("---" if i < numbers else "---:" for i in range(len(head))) + " |"
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "&#124;") for cell in row) + " |"
+
+
+# What is known about a measurement.
+
+FACTS = ("device", "gpu", "driver", "cuda", "clocks", "cpu")
+
+
+def facts(name: str, data: Data) -> dict[str, str]:
+    """Machine, versions, clocks and date of a result file, as texts; empty ones are left out."""
+    beside = recorded().get(name, {})
+    versions = {key: str(data[key]) for key in ("python", "numpy", "torch", "triton") if isinstance(data.get(key), str)}
+    versions = {**beside.get("versions", {}), **versions, **(data.get("versions") or data.get("environment") or {})}
+    machine = [_words(data[key]) for key in FACTS if data.get(key)] or [
+        beside.get("machine") or data.get("machine", "")
+    ]
+    found = {
+        "machine": ", ".join(machine),
+        "versions": ", ".join(f"{key} {_words(value)}" for key, value in versions.items() if value),
+        "recorded": str(data.get("date") or data.get("recorded") or beside.get("date", "")),
+        "command": str(data.get("replay") or data.get("command") or beside.get("command", "")),
+    }
+    return {key: text for key, text in found.items() if text}
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key.replace('_', ' ')} {_words(inner)}" for key, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(_words(inner) for inner in value)
+    return figure(value) if isinstance(value, float) else str(value)
+
+
+@view
+def source(name: str, data: Data) -> Iterator[str]:
+    """Where a file's figures come from, in one paragraph."""
+    known = facts(name, data)
+    texts = [known.get("machine", ""), known.get("versions", ""), known.get("recorded", "")]
+    command = f" Made by `{known['command']}`." if "command" in known else ""
+    told = f"{'. '.join(filter(None, texts))}.{command} Data: `bench/results/{name}.json`."
+    yield f'<div class="source" markdown>\n{told}\n</div>'
+
+
+def title(name: str) -> str:
+    """A heading for a file."""
+    return str(recorded().get(name, {}).get("title") or name)
+
+
+def overview(pages: dict[str, list[str]]) -> Iterator[str]:
+    """A table of every result file and the pages that show it: name to links."""
+    rows = []
+    for name in names("*"):
+        known = facts(name, json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")))
+        shown = ", ".join(pages.get(name, []))
+        # A date is one word.
+        date = known.get("recorded", "").replace("-", "\u2011")
+        rows.append([f"{title(name)}<br>`{name}`", known.get("machine", ""), date, shown])
+    yield from table(["measurement", "machine", "recorded", "shown on"], rows, 4)
+
+
+# The audit.
+
+SERIES = {"library": 2, "B": 1, "A": 0}
+
+
+def _strata(data: Data) -> dict[str, Data]:
+    strata: dict[str, dict[str, Data]] = data["rounding"]["strata"]
+    return strata["all"] if "all" in strata else next(iter(strata.values()))
+
+
+def _called(key: str, data: Data) -> str:
+    name = data["rounding"]["names"].get(key, key)
+    return f"{key} ({name})"
+
+
+@view
+def accuracy(name: str, data: Data) -> Iterator[str]:
+    """The table of errors of an audit."""
+    columns: list[tuple[str, Callable[[Data], str]]] = [
+        ("rms error<br>u·Σ\\|p\\|", lambda r: figure(r["rms_scaled"])),
+        ("largest<br>u·Σ\\|p\\|", lambda r: figure(r["max_scaled"])),
+        ("largest error", lambda r: figure(r["max_abs"])),
+        ("bias<br>u·Σ\\|p\\|", lambda r: figure(r["bias"], 1)),
+        ("outside<br>of float64", lambda r: figure(r["outside"])),
+        ("outside<br>of the library", lambda r: figure(r["outside_library"])),
+        ("bits of<br>the library", lambda r: _share(r["bits_of_library"], r["outputs"])),
+        ("of its bound<br>at most", lambda r: f"{100 * r['bound_used']:.2g} %"),
+    ]
+    product = data["product"]
+    reports = {key: report for key, report in _strata(data).items() if key in SERIES}
+    rows = [[_called(key, data), *(cell(reports[key]) for _, cell in columns)] for key in SERIES if key in reports]
+    yield (
+        f"M = {product['M']:,}, N = {product['N']:,}, K = {product['K']:,}, {product['dtype'].upper()}, inputs "
+        f"{product['distribution']} in (-1, 1), all {data['rounding']['evaluated']:,} outputs against float64; "
+        f"tolerance atol = {product['atol']:g}, rtol = {product['rtol']:g}.\n"
+    )
+    yield from table(["product", *(head.replace("\\|", "&#124;") for head, _ in columns)], rows)
+
+
+def _share(part: int | None, whole: int) -> str:
+    if part is None:
+        return "–"
+    return "all" if part == whole else f"{100 * part / whole:.1f} %"
+
+
+@view
+def bars_of_errors(name: str, data: Data) -> Iterator[str]:
+    """Root mean square errors as bars."""
+    reports = _strata(data)
+    rows = [
+        (_called(key, data), reports[key]["rms_scaled"], figure(reports[key]["rms_scaled"]))
+        for key in SERIES
+        if key in reports
+    ]
+    yield bars("rms error in units of u·Σ|p|: shorter is better", rows, [_called("library", data)])
+
+
+@view
+def errors(name: str, data: Data) -> Iterator[str]:
+    """How errors are distributed, and how they grow with the condition number."""
+    histograms, growth = [], []
+    unit = math.log10(2.0**-24)
+    for key, report in _strata(data).items():
+        if key not in ("A", "B"):
+            continue
+        counts, low, per = (report["histogram"][part] for part in ("counts", "lowest", "per_octave"))
+        filled = [i for i, count in enumerate(counts) if count]
+        steps = [(low + i / per, 100 * counts[i] / report["outputs"]) for i in range(filled[0], filled[-1] + 1)]
+        steps.append((low + (filled[-1] + 1) / per, 0.0))
+        histograms.append(Curve(_called(key, data), steps, SERIES[key], "steps"))
+        kappa = report["by_kappa"]
+        centres = [edge + kappa["width"][0] / 2 for edge in kappa["log10_kappa"]]
+        for label, part, style in (("rms", "rms", "line"), ("largest", "max", "dots")):
+            points = [(x, math.log10(y) + unit) for x, y in zip(centres, kappa[part], strict=True) if y > 0]
+            growth.append(Curve(f"{key}, {label}", points, SERIES[key], style))
+        bound = [(x, x + math.log10(report["relative_bound"])) for x in (centres[0], centres[-1])]
+        growth.append(Curve(f"{key}, bound", bound, SERIES[key], "dashed"))
+    yield plot("How large the errors are", "|error| / (u·Σ|p|)", "% of the outputs", histograms, x_log=2)
+    yield ""
+    yield plot(
+        "Errors against the condition of the output",
+        "κ = Σ|p| / |Σp|",
+        "|error| / |result|",
+        growth,
+        x_log=10,
+        y_log=10,
+    )
+
+
+@view
+def kappa(name: str, data: Data) -> Iterator[str]:
+    """Quantiles of the condition numbers of an audit's outputs."""
+    quantiles = next(iter(_strata(data).values()))["kappa"]
+    heads = ["largest" if float(q) == 1 else f"{100 * float(q):g} %" for q in quantiles]
+    yield from table(["share of the outputs", *heads], [["κ at most", *(figure(v) for v in quantiles.values())]])
+
+
+@view
+def verdict(name: str, data: Data) -> Iterator[str]:
+    """An audit's verdict, sentence by sentence."""
+    yield f"**{data['verdict']['status']}**\n"
+    for sentence in data["verdict"]["sentences"]:
+        yield f"- {escape(sentence, quote=False)}"
+
+
+@view
+def trials(name: str, data: Data) -> Iterator[str]:
+    """The products whose payloads an audit compared."""
+    rows = [
+        [trial["why"], trial["layout"], *(figure(trial[key]) for key in ("M", "N", "K", "different"))]
+        for trial in data["algebra"]["trials"]
+    ]
+    yield from table(["shape", "layout", "M", "N", "K", "different payloads"], rows, 2)
+
+
+# Matrix units.
+
+
+@view
+def dots(name: str, data: Data) -> Iterator[str]:
+    """Kernels with tl.dot, by operand type: outputs compared and outputs that differ from the model."""
+    groups: dict[str, list[Data]] = {}
+    for case, entry in data.items():
+        if case != "total":
+            groups.setdefault(case.partition("-")[0], []).append(entry)
+    rows = [
+        [
+            f"`{kind}`",
+            figure(len(entries)),
+            *(figure(sum(e[key] for e in entries)) for key in ("outputs", "mismatches")),
+        ]
+        for kind, entries in groups.items()
+    ]
+    total = data["total"]
+    count = sum(len(entries) for entries in groups.values())
+    rows.append(["**all**", *(f"**{figure(x)}**" for x in (count, total["outputs"], total["mismatches"]))])
+    yield from table(["operands", "kernels", "outputs compared", "outputs with another bit"], rows)
+
+
+@view
+def identified(name: str, data: Data) -> Iterator[str]:
+    """What `identify` says of each kernel."""
+    rows = []
+    for kernel, entry in data.items():
+        text = "\n".join(entry.get("text", []))
+        found = re.search(r"Fused sums: (\d+) products at once, (\d+) bits", text)
+        if not found:
+            continue
+        result = re.search(r"Result: (.*)", text)
+        best = re.search(r"Best model: (.*): ([\d.]+)% of (\d+) outputs", text)
+        model = [f"`{best[1]}`", f"{float(best[2]):g} % of {int(best[3]):,}"] if best else ["", ""]
+        rows.append(
+            [
+                f"`{kernel}`",
+                result[1].replace("_", " ") if result else "not decided",
+                model[0],
+                *found.groups(),
+                model[1],
+            ]
+        )
+    yield from table(["kernel", "result", "best model", "products at once", "bits kept", "outputs reproduced"], rows, 3)
+
+
+@view
+def libraries(name: str, data: Data) -> Iterator[str]:
+    """Share of a library's outputs that one order of summation reproduces bit for bit, per type and shape."""
+    products = {key: entry for key, entry in data.items() if isinstance(entry, dict) and "share" in entry}
+    operations = list(dict.fromkeys(key.rpartition(" ")[0] for key in products))
+    shapes = list(dict.fromkeys(key.rpartition(" ")[2] for key in products))
+
+    def cell(operation: str, shape: str) -> str:
+        entry = products.get(f"{operation} {shape}")
+        if entry is None:
+            return ""
+        share = min(entry["share"].values())
+        # A kernel whose name tells that it splits K does; other schedules that fit too fit by chance.
+        split = any("splitk" in kernel.lower() for kernel in entry["kernel"])
+        fitting = [call for call in entry.get("fitting", []) if not split or call.startswith("split_k")]
+        first = min(fitting, key=len, default="")
+        order = f"`{first.partition('(')[0]}`" if first else "two orders"
+        return order if share == 1 else f"{order}, {100 * share:.0f} %"
+
+    rows = [[shape.replace("x", " × "), *(cell(operation, shape) for operation in operations)] for shape in shapes]
+    yield from table(["M × N × K", *operations], rows, len(operations) + 1)
+
+
+# Planted bugs.
+
+FOUND = {"payloads": "payloads", "bounds": "bounds check", "special values": "special values", "": "not found"}
+
+
+@view
+def mutants(name: str, data: Data) -> Iterator[str]:
+    """Planted bugs per kernel and what found them."""
+    kernels = list(dict.fromkeys(m["kernel"] for m in data["mutants"]))
+    counts = {kernel: Counter(m["found_by"] for m in data["mutants"] if m["kernel"] == kernel) for kernel in kernels}
+    rows = [
+        [kernel.replace("_", " "), figure(counts[kernel].total()), *(figure(counts[kernel][by]) for by in FOUND)]
+        for kernel in kernels
+    ]
+    total = sum(counts.values(), Counter())
+    rows.append(["**all**", f"**{total.total()}**", *(f"**{total[by]}**" for by in FOUND)])
+    yield from table(["kernel", "planted", *FOUND.values()], rows)
+
+
+# Tables of rows, as the benchmarks write them.
+
+HEADS = {
+    "what": "what", "shape": "shape", "value": "value", "unit": "unit", "ratio": "time / peer's", "goal": "goal",
+}  # fmt: skip
+
+
+def is_gemm(name: str) -> bool:
+    """Whether a file holds speeds of matrix products, which have a view of their own."""
+    return "-gemm" in name
+
+
+@view
+def speed(name: str, data: Data) -> Iterator[str]:
+    """A benchmark's rows, a chart and a table for each shape."""
+    if is_gemm(name) or not isinstance(data.get("rows"), list):
+        return
+    yield f"## {title(name)} {{ #{name} }}\n"
+    yield from source(name, data)
+    yield ""
+    rows = data["rows"]
+    # Figures in one unit on one shape compare with each other.
+    groups: dict[tuple[str, str], list[Data]] = {}
+    for row in rows:
+        groups.setdefault((str(row.get("shape", "")), str(row.get("unit", ""))), []).append(row)
+    for (shape, unit), group in groups.items():
+        heading = ", ".join(filter(None, [shape, f"in {unit}" if unit else ""]))
+        charted = [(str(r["what"]), float(r["value"]), _with_ratio(r)) for r in group]
+        peers = [str(r["what"]) for r in group if r.get("ratio") == 1]
+        if len(group) > 1:
+            yield bars(
+                f"{heading} (in brackets: time relative to the peer's)"
+                if any(r.get("ratio") for r in group)
+                else heading,
+                charted,
+                peers,
+            )
+        else:
+            yield f"{charted[0][0]} ({heading}): **{charted[0][2]}**"
+        yield ""
+
+
+def _with_ratio(row: Data) -> str:
+    ratio = f" ({figure(row['ratio'])}×)" if row.get("ratio") is not None else ""
+    return f"{figure(row['value'])}{ratio}"
+
+
+@view
+def gemm(name: str, data: Data) -> Iterator[str]:
+    """Speeds of matrix products: for each shape a chart and a table, from whatever columns the rows have."""
+    rows = data.get("rows")
+    if not isinstance(rows, list) or not rows:
+        return
+    yield f"## {title(name)} {{ #{name} }}\n"
+    yield from source(name, data)
+    yield ""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    shape_key = next((key for key in columns if "shape" in key), None)
+    speeds = [key for key in columns if re.search(r"tflops?|tflop/s|value|cool|hot", key, re.IGNORECASE)
+              and any(isinstance(row.get(key), float) for row in rows)]  # fmt: skip
+    label_keys = [key for key in ("what", "mode", "name", "kernel", "library", "layout") if key in columns]
+    shapes = list(dict.fromkeys(_words(row.get(shape_key, "")) for row in rows)) if shape_key else [""]
+    for shape in shapes:
+        group = [row for row in rows if not shape_key or _words(row.get(shape_key, "")) == shape]
+        if shape:
+            yield f"### {shape}\n"
+        if speeds:
+            charted = [
+                (
+                    " ".join(str(row[key]) for key in label_keys if row.get(key)),
+                    float(row[speeds[0]]),
+                    figure(row[speeds[0]]),
+                )
+                for row in group
+                if isinstance(row.get(speeds[0]), int | float)
+            ]
+            peers = [
+                label for label, _, _ in charted if re.search(r"cublas|torch|vendor|_scaled_mm", label, re.IGNORECASE)
+            ]
+            yield bars(f"{speeds[0].replace('_', ' ')}: longer is better", charted, peers)
+            yield ""
+        kept = [key for key in columns if key != shape_key and any(row.get(key) not in (None, "") for row in group)]
+        texts = [key for key in kept if any(isinstance(row.get(key), str) for row in group)]
+        numbers = [key for key in kept if key not in texts]
+        cells = [[_cell(row.get(key)) for key in [*texts, *numbers]] for row in group]
+        yield from table([key.replace("_", " ") for key in [*texts, *numbers]], cells, len(texts))
+        yield ""
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, int | float):
+        return figure(value)
+    return escape(_words(value), quote=False)
