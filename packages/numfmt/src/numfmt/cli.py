@@ -1,31 +1,59 @@
-"""The command ``numfmt-sim``: formats, roundings and sums from a shell."""
+"""The command `numfmt-sim`: formats, roundings and sums from a shell. What it prints is made in `numfmt.commands`."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
+import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
-import numpy as np
-
-from numfmt import tables
-from numfmt._progress import track
-from numfmt.elements import ELEMENTS
-from numfmt.explanation import explain, parse_number
-from numfmt.families import lookup
-from numfmt.formats import FORMATS, NAN_CODES, FloatFormat
+from numfmt import commands
+from numfmt._summation import METHODS
 from numfmt.rounding import OVERFLOWS, ROUNDINGS
 
 _EXAMPLES = """examples:
   numfmt-sim list
   numfmt-sim show e4m3 --values
+  numfmt-sim show nvfp4
   numfmt-sim round 0.1 --to e4m3 --explain
-  numfmt-sim round 1/3 0x1.8p-3 --to bf16 --mode toward_zero
+  numfmt-sim round 1/3 -0x1.8p-3 --to bf16 --mode toward_zero
+  numfmt-sim round 0.3 1.5 -6.1 --to mxfp4 --explain
   numfmt-sim sum data.npy --acc bf16 --method pairwise
   numfmt-sim plot spacing e4m3 e5m2 bf16 -o spacing.svg
 """
+
+# What may follow a minus sign in a number: then it is no option.
+_NEGATIVE = re.compile(r"^-(\d|\.\d|0x|inf|nan)", re.IGNORECASE)
+_CHOICE = re.compile(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
+_OPTION = re.compile(r"unrecognized arguments: (--?[\w-]+)")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors name the nearest thing that it knows, and to which -1/3 is a number."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self._negative_number_matcher = _NEGATIVE
+        self.subcommands: list[argparse.ArgumentParser] = []
+
+    def error(self, message: str) -> NoReturn:
+        if match := _CHOICE.fullmatch(message):
+            what, given, known = match.groups()
+            names = [name.strip("' ") for name in known.split(",")]
+            what = "command" if what == "COMMAND" else what
+            message = f"unknown {what} {given!r}; {_nearest(given, names)}known: {', '.join(names)}"
+        elif match := _OPTION.match(message):
+            options = [o for parser in (self, *self.subcommands) for o in parser._option_string_actions]
+            message = f"unknown option {match[1]}; {_nearest(match[1], options)}see {self.prog} COMMAND --help"
+        print(f"{self.prog}: {message}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _nearest(given: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,21 +66,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit status: 0, or 2 for wrong use (one sentence on standard error).
     """
     parser = build_parser()
-    options = parser.parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given:
+        parser.print_help(sys.stderr)
+        return 2
+    options = parser.parse_args(given)
     try:
         options.run(options)
     except BrokenPipeError:  # the reader, such as head, has seen enough
         sys.stderr.close()
         return 0
-    except (ValueError, TypeError, ImportError, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print(f"\n{parser.prog}: stopped", file=sys.stderr)
+        return 130
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"{parser.prog}: {place}{error.strerror or error}", file=sys.stderr)
+        return 2
+    except (ValueError, TypeError, ImportError, OverflowError, MemoryError) as error:
+        more = "; numfmt-sim list shows them" if str(error).startswith("unknown format") else ""
+        print(f"{parser.prog}: {error or type(error).__name__}{more}", file=sys.stderr)
         return 2
     return 0
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser with all subcommands."""
-    parser = argparse.ArgumentParser(
+    """The parser with all subcommands.
+
+    Returns:
+        A parser whose namespace has `run`, which takes the namespace.
+    """
+    parser = _Parser(
         prog="numfmt-sim",
         description="Number formats, rounding and summation, simulated exactly.",
         epilog=_EXAMPLES,
@@ -61,170 +105,77 @@ def build_parser() -> argparse.ArgumentParser:
     from numfmt import __version__
 
     parser.add_argument("--version", action="version", version=f"numfmt-sim {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    command = commands.add_parser("list", help="all formats, rounding modes and overflow policies")
-    command.add_argument("--markdown", action="store_true", help="the table of formats as Markdown")
-    command.set_defaults(run=_list)
+    def add(name: str, text: str, run: object) -> argparse.ArgumentParser:
+        command = subparsers.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        command.set_defaults(run=run)
+        parser.subcommands.append(command)
+        return command
 
-    command = commands.add_parser("show", help="limits and special values of a format, and its values")
-    command.add_argument("format", help="a name such as e4m3, bf16, float8_e5m2, Binary8p4se, e8m13, nf4")
-    command.add_argument("--values", action="store_true", help="print every value (formats of up to 12 bits)")
-    command.set_defaults(run=_show)
+    command = add("list", "all formats, rounding modes and overflow policies", commands.list_formats)
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="the table of formats as Markdown")
+    form.add_argument("--json", action="store_true", help="the facts of all formats as JSON")
 
-    command = commands.add_parser("round", help="round numbers to a format")
-    command.add_argument("numbers", nargs="+", metavar="NUMBER", help="0.1, 1/3, 0x1.8p-3, inf, nan; taken exactly")
+    command = add("show", "limits and special values of a format, and its values", commands.show)
+    command.add_argument("format", help="a name such as e4m3, bf16, float8_e5m2, Binary8p4se, e8m13, nf4, nvfp4")
+    command.add_argument("--values", action="store_true", help="every value too (formats of up to 12 bits)")
+    command.add_argument("--json", action="store_true", help="as JSON; NaN and infinities as strings")
+
+    command = add("round", "round numbers to a format, or to blocks of a block format", commands.round_numbers)
+    command.add_argument("numbers", nargs="+", metavar="NUMBER", help="0.1, -1/3, 0x1.8p-3, inf, nan; taken exactly")
     command.add_argument("--to", required=True, metavar="FORMAT", help="the format")
-    command.add_argument("--mode", default="nearest_even", help=f"one of {', '.join(ROUNDINGS)}")
-    command.add_argument("--overflow", help=f"one of {', '.join(OVERFLOWS)}; the format's own if left out")
-    command.add_argument("--seed", type=int, help="for stochastic modes")
-    command.add_argument("--explain", action="store_true", help="show bits, neighbours, ties and every mode")
-    command.set_defaults(run=_round)
+    _add_mode(command)
+    command.add_argument("--overflow", metavar="POLICY", help=f"{', '.join(OVERFLOWS)}; the format's own if left out")
+    command.add_argument("--rule", help="scale rule of a block format: floor, ceil, rceil, even, nearest")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--explain", action="store_true", help="show bits, neighbours, ties and every mode")
+    form.add_argument("--json", action="store_true", help="as JSON; NaN and infinities as strings")
 
-    command = commands.add_parser("sum", help="sum a file of numbers with rounded additions")
-    command.add_argument("file", help="a .npy file or a text of numbers; - reads standard input")
+    command = add("sum", "sum a file of numbers with rounded additions", commands.sum_file)
+    command.add_argument(
+        "file", help="a .npy file or a text of numbers, - for standard input; of a matrix every row is a sum"
+    )
     command.add_argument("--acc", required=True, metavar="FORMAT", help="format of every partial sum")
     command.add_argument("--terms", metavar="FORMAT", help="round the numbers to this format first")
-    command.add_argument("--mode", default="nearest_even", help=f"one of {', '.join(ROUNDINGS)}")
-    command.add_argument("--method", default="sequential", help="sequential, pairwise, kahan, neumaier, ...")
-    command.add_argument("--chunk", type=int, help="add the partial sum to an FP32 accumulator every so many terms")
-    command.add_argument("--seed", type=int, help="for stochastic modes")
-    command.set_defaults(run=_sum)
+    _add_mode(command)
+    command.add_argument("--method", default="sequential", help=f"{', '.join(METHODS)} (default %(default)s)")
+    parameters: dict[str, list[str]] = {}
+    for method in METHODS.values():
+        for name in method.parameters:
+            parameters.setdefault(name, []).append(method.name)
+    for name, owners in parameters.items():
+        command.add_argument(
+            f"--{name.replace('_', '-')}", type=int, metavar="N", help=f"{name} of the method {' and '.join(owners)}"
+        )
+    command.add_argument(
+        "--chunk", type=int, metavar="N", help="add the partial sum to an FP32 accumulator every N terms"
+    )
+    command.add_argument("--all", action="store_true", help="print every sum, not only the first and last ones of many")
+    command.add_argument("--json", action="store_true", help="as JSON; NaN and infinities as strings")
 
-    command = commands.add_parser("plot", help="draw a picture (needs matplotlib)")
-    command.add_argument("picture", choices=["values", "spacing", "error", "stagnation"])
-    command.add_argument("formats", nargs="+", metavar="FORMAT")
-    command.add_argument("--mode", default="nearest_even", help="rounding mode of error and stagnation")
+    command = add("plot", "draw a picture (needs matplotlib)", commands.plot)
+    command.add_argument(
+        "picture",
+        choices=list(commands.PICTURES),
+        metavar="PICTURE",
+        help="; ".join(f"{name}: {meaning}" for name, meaning in commands.PICTURES.items()),
+    )
+    command.add_argument("formats", nargs="+", metavar="FORMAT", help="as for show")
+    command.add_argument("--mode", help="rounding mode of error and stagnation (default nearest_even)")
     command.add_argument("-o", "--output", default="numfmt.png", help="file to write (default %(default)s)")
-    command.set_defaults(run=_plot)
     return parser
 
 
-def _list(options: argparse.Namespace) -> None:
-    if options.markdown:
-        print(tables.formats_table())
-        return
-    print(tables.align([tables.HEADINGS, *(tables.facts(f) for f in FORMATS.values())], "<>>>>>>><<<<"))
-    print("\ninteger formats and value tables: " + ", ".join(ELEMENTS))
-    print("families: BinaryKpP[su][ef] (IEEE P3109), eXmY[bBIAS][fn|fnuz|finite] (any widths)")
-    print("\nrounding modes")
-    print(tables.align([(m.name, m.meaning) for m in ROUNDINGS.values()], "<<"))
-    print("\noverflow policies")
-    print(tables.align([(p.name, p.meaning) for p in OVERFLOWS.values()], "<<"))
+def _add_mode(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--mode", default="nearest_even", help=f"rounding: {', '.join(ROUNDINGS)} (default %(default)s)"
+    )
+    command.add_argument("--seed", type=_seed, help="for stochastic modes")
 
 
-def _code(fmt: tables.ValueSet, code: int) -> str:
-    return f"0x{code:0{(fmt.bits + 3) // 4}X}  {tables.code_bits(fmt, code)}"
-
-
-def _show(options: argparse.Namespace) -> None:
-    fmt = lookup(options.format)
-    rows: list[tuple[str, str]] = [("name", fmt.name), ("bits", str(fmt.bits))]
-    if isinstance(fmt, FloatFormat):
-        rows += [
-            ("fields", f"{int(fmt.signed)} sign, {fmt.exponent_bits} exponent, {fmt.mantissa_bits} mantissa"),
-            ("bias", str(fmt.bias)),
-            ("exponents", f"emin {fmt.emin}, emax {fmt.emax}"),
-            ("precision", f"p = {fmt.precision}, unit roundoff {fmt.unit_roundoff:g}, eps {fmt.eps:g}"),
-        ]
-    limits = ["max", "min_positive", "min"]
-    if isinstance(fmt, FloatFormat):
-        limits[1:2] = ["min_normal", "min_subnormal"]
-    if isinstance(fmt, FloatFormat) and not fmt.has_normals:
-        limits.remove("min_normal")
-    for limit in limits:
-        value = getattr(fmt, limit)
-        rows.append((limit, f"{tables.value_text(value)}  {_code(fmt, int(fmt.encode(value)))}"))
-    if isinstance(fmt, FloatFormat):
-        infinity, nan = fmt.infinity_code, fmt.nan_code
-        rows += [
-            ("infinity", "none" if infinity is None else _code(fmt, infinity)),
-            ("NaN", "none" if nan is None else f"{_code(fmt, nan)}  ({NAN_CODES[fmt.nan]})"),
-        ]
-        rows += [
-            ("zeros", "+0 and -0" if fmt.negative_zero else ("+0 only" if fmt.zero else "none")),
-            ("subnormals", "yes" if fmt.subnormals and fmt.mantissa_bits else "no"),
-            ("overflow", f"{fmt.overflow}: {OVERFLOWS[fmt.overflow].meaning}"),
-        ]
-    print(tables.align(rows, "<<"))
-    if options.values:
-        print("\n" + tables.value_table(fmt))
-    elif fmt.bits <= tables.TABLE_BITS:
-        print(f"\n--values prints all {1 << fmt.bits} values")
-
-
-def _round(options: argparse.Namespace) -> None:
-    fmt = lookup(options.to)
-    rng = None if options.seed is None else np.random.default_rng(options.seed)
-    rows = [("x", "rounded", "code", "bits")]
-    for i, text in enumerate(options.numbers):
-        explanation = explain(parse_number(text), fmt, options.mode, options.overflow, rng)
-        if options.explain:
-            print(("\n\n" if i else "") + str(explanation) + "\n\n" + explanation.other_modes())
-        else:
-            rows.append((text, *explanation.result_row()))
-    if not options.explain:
-        print(tables.align(rows, "<><<"))
-
-
-def _numbers(file: str) -> Any:
-    """The numbers of a file: .npy, or text."""
-    if file == "-":
-        text = sys.stdin.read()
-    elif Path(file).suffix == ".npy":
-        return np.load(file, allow_pickle=False)
-    else:
-        text = Path(file).read_text(encoding="utf-8")
-    words = text.replace(",", " ").replace(";", " ").split()
-    try:
-        return np.array([float(word) for word in words])
-    except ValueError as error:
-        raise ValueError(f"{file} holds something that is no number: {error}") from None
-
-
-def _sum(options: argparse.Namespace) -> None:
-    from numfmt.reports import sum_report
-
-    acc = lookup(options.acc)
-    if not isinstance(acc, FloatFormat):
-        raise ValueError(f"--acc must be a floating-point format, not {acc.name}")
-    values = np.asarray(_numbers(options.file))
-    if values.size == 0:
-        raise ValueError(f"{options.file} holds no numbers")
-    rows = values.reshape(1, -1) if values.ndim < 2 else values.reshape(-1, values.shape[-1])
-    if options.terms:
-        rows = np.asarray(lookup(options.terms).round(rows))
-    if rows.shape[0] == 1:
-        report = sum_report(rows, acc, options.mode, options.method, options.chunk, options.seed)
-        table = [
-            ("sum", tables.value_text(report.computed[0])),
-            ("exact sum", f"{tables.value_text(report.exact[0])} (rounded to float64)"),
-            ("terms", str(rows.shape[1])),
-            ("condition number", f"{report.kappa[0]:.6g}"),
-            ("error", f"{report.error[0]:.6g}"),
-            ("in ulps", f"{report.ulps[0]:.4g}"),
-            ("in u·sum|p|", f"{report.units[0]:.4g}"),
-        ]
-        if report.bound is not None:
-            table.append(("a-priori bound", f"{report.bound[0]:.4g}"))
-        print(tables.align(table, "<<"))
-        return
-    # Many sums: in slices, so that a person sees how far it is.
-    step = max(1, 2**22 // max(rows.shape[1], 1))
-    slices = [slice(i, i + step) for i in range(0, rows.shape[0], step)]
-    for part in track(slices, label="sums"):
-        report = sum_report(rows[part], acc, options.mode, options.method, options.chunk, options.seed)
-        for computed, exact in zip(report.computed, report.exact, strict=True):
-            print(tables.value_text(computed), tables.value_text(exact))
-    print(str(report), file=sys.stderr)
-
-
-def _plot(options: argparse.Namespace) -> None:
-    from numfmt import plots
-
-    formats = [lookup(name) for name in options.formats]
-    arguments = {"rounding": options.mode} if options.picture in ("error", "stagnation") else {}
-    if options.picture != "values" and not all(isinstance(f, FloatFormat) for f in formats):
-        raise ValueError(f"plot {options.picture} takes floating-point formats only")
-    path = plots.save(plots.PLOTS[options.picture](formats, **arguments), options.output)
-    print(path)
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a seed is 0, 1, 2, ..., not {text!r}")
+    return int(text)

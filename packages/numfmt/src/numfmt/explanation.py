@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,7 +19,11 @@ from numfmt.tables import align, code_bits, value_text
 
 Format = FloatFormat | FixedFormat | TableFormat
 
+_TEXT_WIDTH = 100
 _SPECIAL = {"inf": math.inf, "infinity": math.inf, "nan": math.nan}
+# Numbers with larger exponents are refused: no format has them, and their digits would fill the memory.
+_LARGEST_EXPONENT = 5000
+_EXPONENT = re.compile(r"[ep]([+-]?\d+)$")
 _HEX = re.compile(r"[+-]?0x", re.IGNORECASE)
 
 
@@ -38,6 +43,9 @@ def parse_number(text: str) -> Fraction | float:
     sign = -1.0 if folded.startswith("-") else 1.0
     if folded.lstrip("+-") in _SPECIAL:
         return sign * _SPECIAL[folded.lstrip("+-")]
+    exponent = _EXPONENT.search(folded)
+    if exponent and abs(int(exponent[1])) > _LARGEST_EXPONENT:
+        raise ValueError(f"{text!r} has an exponent beyond {_LARGEST_EXPONENT}; no format reaches as far")
     try:
         value = Fraction(float.fromhex(folded)) if _HEX.match(folded) else Fraction(folded)
     except (ValueError, ZeroDivisionError, OverflowError):
@@ -90,12 +98,13 @@ class Explanation:
                 f"x lies {percent} of the way from {value_text(self.below)} up to {value_text(self.above)}, "
                 f"which are {value_text(self.above - self.below)} apart."
             )
-        lines.append(self.reason)
+        lines.append(textwrap.fill(self.reason, _TEXT_WIDTH, break_on_hyphens=False))
         if isinstance(self.x, Fraction) and math.isfinite(self.result) and self.x != 0:
             error = Fraction(self.result) - self.x
             relative = abs(error / self.x)
             unit = f" = {float(relative) / fmt.unit_roundoff:.3g} u" if isinstance(fmt, FloatFormat) else ""
-            lines.append(f"Error {float(error):.6g}, relative {float(relative):.3g}{unit}.")
+            size = f"{float(error):.6g}" if float(error) or not error else number_text(error)
+            lines.append(f"Error {size}, relative {float(relative):.3g}{unit}.")
         return "\n".join(lines)
 
     def result_row(self) -> tuple[str, str, str]:
@@ -206,15 +215,26 @@ def _reason(
 
 
 def number_text(x: Fraction | float) -> str:
-    """A number for people: its decimal digits if they end soon, else the fraction or a rounded decimal."""
+    """A number for people.
+
+    Args:
+        x: The number.
+
+    Returns:
+        Its decimal digits if they end soon, else the fraction if it is short, else a rounded decimal or a power of two.
+    """
     if isinstance(x, float):
         return value_text(x)
+    size = abs(x)
+    if size and not Fraction(2) ** -1074 <= size < Fraction(2) ** 1023:
+        exponent = size.numerator.bit_length() - size.denominator.bit_length()
+        return f"about {'-' if x < 0 else ''}2^{exponent}"
     denominator = x.denominator
     while denominator % 2 == 0:
         denominator //= 2
     while denominator % 5 == 0:
         denominator //= 5
-    short = f"{float(x):.17g}" if abs(x) < Fraction(2) ** 1024 else f"about 2^{x.numerator.bit_length()}"
+    short = f"{float(x):.17g}"
     if denominator == 1 and Fraction(value_text(float(x))) == x:
         return value_text(float(x))
     if len(str(x)) <= 24:
@@ -245,6 +265,8 @@ def _hexadecimal(x: Fraction | float) -> str:
         if not 0 < abs(x) < Fraction(2) ** 1023:
             return ""
         text, exact = float(x).hex(), Fraction(float(x)) == x
+        if float(x) == 0:
+            return ""
     elif math.isfinite(x):
         text, exact = x.hex(), True
     else:

@@ -16,6 +16,10 @@ import numpy as np
 
 from numfmt.formats import FloatFormat
 
+# Ticks of an axis at most, and the widest formats whose values are drawn one by one.
+_TICKS = 12
+_VALUES_BITS = 16
+
 
 def _axes(axes: Any) -> Any:
     """The axes given, or those of a new figure that no window shows."""
@@ -28,24 +32,46 @@ def _axes(axes: Any) -> Any:
     return figure.Figure(figsize=(8, 4.5), layout="constrained").add_subplot()
 
 
+def _logarithmic(ax: Any, low: float, high: float) -> None:
+    """A logarithmic x axis with round powers of two as ticks, at most a dozen of them."""
+    first, last = int(np.floor(np.log2(low))), int(np.ceil(np.log2(high)))
+    step = 1
+    while (last - first) / step > _TICKS:
+        step *= 2
+    exponents = range(-(-first // step) * step, last + 1, step)
+    ax.set_xscale("log", base=2)
+    ax.set_xticks([2.0**e for e in exponents], [f"$2^{{{e}}}$" for e in exponents])
+    ax.minorticks_off()
+    ax.grid(axis="x", alpha=0.3)
+
+
 def values(formats: Sequence[Any], axes: Any = None) -> Any:
-    """The positive values of formats as ticks on a logarithmic line, one row a format.
+    """The positive values of formats as ticks on a logarithmic line, one row a format, the first on top.
 
     Args:
-        formats: Formats of at most 12 bits.
+        formats: Formats of at most 16 bits: floating-point, integers or tables.
         axes: Matplotlib axes; None makes a figure.
 
     Returns:
         The axes.
+
+    Raises:
+        ValueError: For wider formats.
+        ImportError: Without matplotlib.
     """
+    wide = [fmt.name for fmt in formats if fmt.bits > _VALUES_BITS]
+    if wide:
+        raise ValueError(f"{wide[0]} has too many values to draw; values takes formats of up to {_VALUES_BITS} bits")
     ax = _axes(axes)
+    ends = []
     for row, fmt in enumerate(formats):
         numbers = fmt.finite_values()
         numbers = numbers[numbers > 0]
-        ax.plot(numbers, np.full(numbers.size, row), "|", markersize=14)
-    ax.set_xscale("log", base=2)
+        ends += [float(numbers.min()), float(numbers.max())]
+        ax.plot(numbers, np.full(numbers.size, row), "|", markersize=14, markeredgewidth=0.8)
+    _logarithmic(ax, min(ends), max(ends))
     ax.set_yticks(range(len(formats)), [fmt.name for fmt in formats])
-    ax.set_ylim(-0.7, len(formats) - 0.3)
+    ax.set_ylim(len(formats) - 0.3, -0.7)
     ax.set_xlabel("value")
     ax.set_title("Positive values")
     return ax
@@ -53,6 +79,9 @@ def values(formats: Sequence[Any], axes: Any = None) -> Any:
 
 def spacing(formats: Sequence[FloatFormat], axes: Any = None) -> Any:
     """Relative distance between neighbouring values, ulp(x) / x, over the whole range of each format.
+
+    Within a binade it falls by half: the line is its largest value, at the powers of two, and the band below goes down
+    to the smallest.
 
     Args:
         formats: Formats of any width.
@@ -62,12 +91,20 @@ def spacing(formats: Sequence[FloatFormat], axes: Any = None) -> Any:
         The axes.
     """
     ax = _axes(axes)
+    low, high = [], []
     for fmt in formats:
         exponents = np.arange(fmt.emin - fmt.mantissa_bits if fmt.subnormals else fmt.emin, fmt.emax + 1)
-        x = np.ldexp(1.0, np.repeat(exponents, 32)) * np.tile(np.linspace(1, 2, 32, endpoint=False), exponents.size)
-        x = x[x <= fmt.max]
-        ax.plot(x, np.asarray(fmt.ulp(x)) / x, label=fmt.name)
-    ax.set_xscale("log", base=2)
+        binades = np.ldexp(1.0, exponents)
+        largest = np.asarray(fmt.ulp(binades)) / binades
+        ends = np.append(binades, 2 * binades[-1])
+        low.append(ends[0])
+        high.append(ends[-1])
+        (line,) = ax.step(ends, np.append(largest, largest[-1]), where="post", label=fmt.name, linewidth=1.4)
+        # Where every binade has one value, there is nothing below the line.
+        smallest = np.where(largest < 1, largest / 2, largest)
+        band = {"step": "post", "alpha": 0.25, "linewidth": 0, "color": line.get_color()}
+        ax.fill_between(ends, np.append(smallest, smallest[-1]), np.append(largest, largest[-1]), **band)
+    _logarithmic(ax, min(low), max(high))
     ax.set_yscale("log", base=2)
     ax.set_xlabel("x")
     ax.set_ylabel("ulp(x) / x")
@@ -99,7 +136,8 @@ def error(
     x = np.geomspace(low, high, 4001)
     for fmt in formats:
         ax.plot(x, (np.asarray(fmt.round(x, rounding, rng=0)) - x) / x, linewidth=0.8, label=fmt.name)
-    ax.set_xscale("log", base=2)
+    _logarithmic(ax, low, high)
+    ax.axhline(0, color="0.5", linewidth=0.6)
     ax.set_xlabel("x")
     ax.set_ylabel("(round(x) - x) / x")
     ax.set_title(f"Relative error of rounding, {rounding}")
@@ -136,8 +174,8 @@ def stagnation(
         for start, stop in itertools.pairwise(steps):
             adder.add(np.full((1, stop - start), term))
             totals.append(float(adder.total()[0]))
-        ax.plot(steps, totals, label=fmt.name)
-    ax.plot(steps, steps * term, "k:", label="exact")
+        ax.plot(steps, totals, label=f"{fmt.name}: {totals[-1]:.5g}")
+    ax.plot(steps, steps * term, ":", color="0.5", label=f"exact: {count * term:.5g}")
     ax.set_xlabel("terms")
     ax.set_ylabel("running sum")
     ax.set_title(f"Adding {term:g} again and again, {rounding}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,16 @@ from numfmt.formats import FORMATS, FloatFormat
 
 #: Widest format whose values are printed.
 TABLE_BITS = 12
+
+#: Kinds of special values, for people.
+SPECIALS: dict[str, str] = {
+    "ieee": "infinities, and NaNs above them, in the highest exponent (IEEE 754)",
+    "fn": "no infinity; NaN is the highest code of each sign (OCP E4M3)",
+    "fnuz": "no infinity and no -0, whose code is the only NaN",
+    "finite": "every code is a number",
+    "scale": "powers of two: no sign, no zero; NaN is the highest code",
+    "p3109": "one NaN, no -0, infinities in the extended domain (IEEE P3109)",
+}
 
 
 class ValueSet(Protocol):
@@ -69,11 +80,9 @@ def value_table(fmt: ValueSet) -> str:
     Raises:
         ValueError: For wider formats.
     """
-    if fmt.bits > TABLE_BITS:
-        raise ValueError(f"{fmt.name} has 2**{fmt.bits} values; tables are made for up to {TABLE_BITS} bits")
     digits = (fmt.bits + 3) // 4
     rows = [("code", "bits", "value", "hexadecimal", "kind")]
-    for code, value in enumerate(fmt.values()):
+    for code, value in enumerate(checked_values(fmt)):
         finite = bool(np.isfinite(value))
         rows.append(
             (
@@ -87,6 +96,26 @@ def value_table(fmt: ValueSet) -> str:
     return align(rows, "<<><<")
 
 
+def checked_values(fmt: ValueSet) -> NDArray[np.float64]:
+    """The values of a format that is narrow enough to print them.
+
+    Args:
+        fmt: A format of at most 12 bits.
+
+    Returns:
+        float64 array of 2**bits values in code order.
+
+    Raises:
+        ValueError: For wider formats.
+    """
+    if fmt.bits > TABLE_BITS:
+        raise ValueError(
+            f"{fmt.name} has 2**{fmt.bits} values; tables are made for up to {TABLE_BITS} bits, and in Python "
+            "fmt.decode(codes) gives those of any codes"
+        )
+    return fmt.values()
+
+
 def align(rows: Sequence[tuple[str, ...]], columns: str) -> str:
     """Rows as text with aligned columns; ``columns`` has one of ``<`` and ``>`` for each."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
@@ -94,6 +123,26 @@ def align(rows: Sequence[tuple[str, ...]], columns: str) -> str:
         "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, columns, widths, strict=True)).rstrip()
         for row in rows
     )
+
+
+def wrapped(rows: Sequence[tuple[str, str]], width: int) -> str:
+    """Names and texts in two columns; long texts go on in their column.
+
+    Args:
+        rows: Pairs of a name and a text.
+        width: Columns of the page.
+
+    Returns:
+        Lines of at most that width, unless a word is wider.
+    """
+    indent = max(len(name) for name, _ in rows) + 2
+    lines: list[str] = []
+    for name, text in rows:
+        # Two spaces separate columns inside a text: they stay.
+        fits = len(text) <= width - indent
+        parts = [text] if fits else textwrap.wrap(text, max(20, width - indent), break_on_hyphens=False)
+        lines += [f"{(name if i == 0 else ''):{indent}}{part}".rstrip() for i, part in enumerate(parts)]
+    return "\n".join(lines)
 
 
 def _power(value: float) -> str:
@@ -129,6 +178,83 @@ def facts(fmt: FloatFormat) -> tuple[str, ...]:
         "yes" if fmt.negative_zero else "no",
         fmt.overflow,
     )
+
+
+# Columns of `narrow_table`: heading, alignment, and the order in which narrow terminals lose them (0: never).
+_NARROW = (
+    ("format", "<", 0),
+    ("bits", ">", 0),
+    ("fields", ">", 0),
+    ("bias", ">", 3),
+    ("largest", ">", 0),
+    ("smallest", ">", 2),
+    ("normal", ">", 4),
+    ("roundoff", ">", 0),
+    ("specials", "<", 0),
+    ("overflow", "<", 1),
+)
+
+
+def narrow_table(formats: Iterable[FloatFormat], width: int) -> str:
+    """The facts of formats for a terminal.
+
+    Args:
+        formats: Which.
+        width: Columns of the terminal; where they do not suffice, less important facts are left out.
+
+    Returns:
+        Lines: sign, exponent and mantissa bits as ``1+8+23``, the largest and smallest positive and the smallest normal
+        value, the unit roundoff, the kind of special values (`SPECIALS`), and the default overflow policy.
+    """
+    rows = [tuple(heading for heading, _, _ in _NARROW)]
+    for fmt in formats:
+        f = dict(zip(HEADINGS, facts(fmt), strict=True))
+        fields = f["sign + exponent + mantissa"].replace(" ", "")
+        smallest = _power(fmt.min_positive)
+        limits = (f["largest"], smallest, f["smallest normal"], f["unit roundoff"])
+        rows.append((fmt.name, f["bits"], fields, f["bias"], *limits, fmt.specials, fmt.overflow))
+    columns = list(range(len(_NARROW)))
+    for lost in range(1, len(_NARROW)):
+        text = align([tuple(row[i] for i in columns) for row in rows], "".join(_NARROW[i][1] for i in columns))
+        if max(map(len, text.splitlines())) <= width:
+            break
+        columns = [i for i in columns if _NARROW[i][2] != lost]
+    return text
+
+
+# What `describe` tells of a float format, besides its limits.
+_FACTS = (
+    *("signed", "exponent_bits", "mantissa_bits", "bias", "specials", "precision", "emin", "emax"),
+    *("unit_roundoff", "eps", "infinity_code", "nan_code", "negative_zero", "zero", "subnormals", "overflow"),
+)
+
+
+def describe(fmt: Any) -> dict[str, Any]:
+    """The facts of a format as plain values.
+
+    Args:
+        fmt: A float format, an integer format, a value table, or a block format.
+
+    Returns:
+        Names and values, ready for JSON: strings, numbers, booleans and None.
+    """
+    if hasattr(fmt, "element"):
+        return {
+            "name": fmt.name,
+            "kind": "blocks",
+            "block": fmt.block,
+            "element": fmt.element.name,
+            "scale": fmt.scale.name,
+            "tensor_scale": fmt.tensor_scale and fmt.tensor_scale.name,
+            "rule": fmt.rule,
+            "bits_per_value": fmt.bits_per_value,
+        }
+    common = {"name": fmt.name, "bits": fmt.bits}
+    limits = {"max": fmt.max, "min": fmt.min, "min_positive": fmt.min_positive}
+    if not isinstance(fmt, FloatFormat):
+        return {**common, "kind": "table" if hasattr(fmt, "entries") else "fixed point", **limits}
+    normal = {"min_normal": fmt.min_normal if fmt.has_normals else None}
+    return {**common, "kind": "float", **{name: getattr(fmt, name) for name in _FACTS}, **limits, **normal}
 
 
 HEADINGS = (
