@@ -91,12 +91,24 @@ def finish_on_cpu(operands: Operands) -> None:
     """Compute a product on the CPU: sums by the mode's prediction, the epilogue by evaluating `finishing_kernel`."""
     elements = element_of(operands.a, "a"), element_of(operands.b, "b")
     a, b = (values_of(x, e) for x, e in zip((operands.a, operands.b), elements, strict=True))
-    a, b = a.reshape(-1, *a.shape[-2:])[..., : operands.K], b.reshape(-1, *b.shape[-2:])[:, : operands.K]
+    a, b = (x.reshape(operands.batch, *x.shape[-2:]) for x in (a, b))
+    a, b = a[..., : operands.K], b[:, : operands.K]
     sums = np.stack([operands.mode.predict(x, y, types=operands.types) for x, y in zip(a, b, strict=True)])
+    finish_sums(operands, sums)
+
+
+def finish_sums(operands: Operands, sums: np.ndarray[Any, np.dtype[Any]]) -> None:
+    """Apply a product's epilogue to finished sums on the CPU.
+
+    Args:
+        operands: The product.
+        sums: (M, N) or (batch, M, N) sums in the accumulator's type.
+    """
     if operands.epilogue.trivial:
         write_values(operands.out, sums.reshape(tuple(operands.out.shape)), element_of(operands.out, "out"))
         return
-    finish(operands, _like(operands.out, np.ascontiguousarray(sums)[None]))
+    whole = np.ascontiguousarray(sums).reshape(1, operands.batch, operands.M, operands.N)
+    finish(operands, _like(operands.out, whole))
 
 
 def _like(place: Any, values: np.ndarray[Any, np.dtype[Any]]) -> Any:

@@ -1,0 +1,168 @@
+"""The short way of a call that has been made before: no checks, no dispatcher, one look into a table.
+
+A product of torch tensors on a GPU passes the checks and the choice of a kernel once. What was launched is kept under
+everything that these depend on (shapes, strides, types, device and the call's settings), and the next call with the
+same key launches it again. The table is left aside whenever torch wants to see the operation: when gradients are
+recorded, under torch.compile, vmap, dispatch modes and forward-mode differentiation, and for tensor subclasses.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tritongemm.elements import element_of, strides_of
+from tritongemm.launches import Plan
+
+# A program with more kinds of products than this forgets them all and starts again, rather than grow for ever.
+_MOST_PLANS = 4096
+
+
+@dataclass
+class _Torch:
+    """What a quick call asks torch, looked up once."""
+
+    Tensor: Any
+    Parameter: Any
+    empty: Any
+    is_grad_enabled: Any
+    modes: Any
+    functorch: Any
+    forward_ad: Any
+    current_device: Any
+    current_stream: Any
+
+
+_torch: _Torch | None = None
+_plans: dict[tuple[Any, ...], tuple[Plan, tuple[int, ...], Any, tuple[int, ...]]] = {}
+
+
+def clear() -> None:
+    """Forgets every plan: to be called after a setting of Triton's environment was changed by hand."""
+    _plans.clear()
+
+
+def _looked_up() -> _Torch:
+    global _torch
+    if _torch is None:
+        import torch
+        import torch.autograd.forward_ad as forward_ad
+
+        C: Any = torch._C
+        _torch = _Torch(
+            torch.Tensor,
+            torch.nn.Parameter,
+            torch.empty,
+            torch.is_grad_enabled,
+            C._len_torch_dispatch_stack,
+            C._functorch.peek_interpreter_stack,
+            forward_ad,
+            getattr(C, "_cuda_getDevice", None),
+            getattr(C, "_cuda_getCurrentRawStream", None),
+        )
+    return _torch
+
+
+def compiling() -> bool:
+    """Whether torch.compile is tracing this code."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
+
+
+def observed(tensors: Sequence[Any]) -> bool:
+    """Whether torch wants to see an operation on these tensors: gradients, modes, transforms, subclasses.
+
+    Args:
+        tensors: torch tensors; None is left out.
+
+    Returns:
+        False if the operation may go round torch's dispatcher unnoticed.
+    """
+    known = _looked_up()
+    if known.modes() or known.functorch() is not None or known.forward_ad._current_level >= 0:
+        return True
+    grad = known.is_grad_enabled()
+    for x in tensors:
+        if x is None:
+            continue
+        if (type(x) is not known.Tensor and type(x) is not known.Parameter) or (grad and x.requires_grad):
+            return True
+        if x.is_conj() or x.is_neg():  # bits that say "negate me when read"
+            return True
+    return False
+
+
+def _signature(x: Any) -> Any:
+    return None if x is None else (x.shape, x.stride(), x.dtype, x.get_device())
+
+
+def quick(tensors: tuple[Any, ...], out: Any, settings: tuple[Any, ...]) -> Any:
+    """Does a call again that was done before.
+
+    Args:
+        tensors: The operands: torch tensors or None.
+        out: The tensor to write to, or None.
+        settings: Everything else that the call depends on, hashable.
+
+    Returns:
+        The result; None if this call must take the long way.
+    """
+    if not _plans or _torch is None:
+        return None
+    try:
+        found = _plans.get((*map(_signature, tensors), _signature(out), settings))
+    except (TypeError, AttributeError):  # not tensors, or a setting that cannot be hashed: the long way says what
+        return None
+    if found is None or observed(tensors) or (out is not None and observed((out,))):
+        return None
+    plan, shape, dtype, extents = found
+    device = plan.device
+    if not plan.replayable() or _torch.current_device() != device:
+        return None
+    addresses = [x.data_ptr() for x in tensors if x is not None]
+    if out is None:
+        out = _torch.empty(shape, dtype=dtype, device=tensors[0].device)
+    start = out.data_ptr()
+    together = start
+    for address, extent in zip(addresses, extents, strict=False):
+        together |= address
+        if address < start + extents[-1] and start < address + extent:  # the result lies on an operand
+            return None
+    # Kernels were compiled for addresses that are multiples of 16.
+    if together & 15:
+        return None
+    addresses.append(start)
+    plan.replay(_torch.current_stream(device), addresses)
+    return out
+
+
+def keep(tensors: tuple[Any, ...], out: Any, given_out: Any, settings: tuple[Any, ...], plan: Plan | None) -> None:
+    """Keeps the plan of a call.
+
+    Args:
+        tensors: The operands: torch tensors or None.
+        out: The result.
+        given_out: The tensor to write to that the caller gave, or None.
+        settings: Everything else that the call depends on.
+        plan: The plan; None if the call cannot be replayed.
+    """
+    present = [x for x in tensors if x is not None]
+    if plan is None or any(x.data_ptr() % 16 for x in (*present, out)):
+        return
+    if len(_plans) >= _MOST_PLANS:
+        _plans.clear()
+    _looked_up()
+    extents = tuple(extent(x)[1] for x in (*present, out))
+    key = (*map(_signature, tensors), _signature(given_out), settings)
+    _plans[key] = (plan, tuple(out.shape), out.dtype, extents)
+
+
+def extent(x: Any) -> tuple[int, int]:
+    """How far a matrix reaches from its first element, in bytes: downwards (at most 0) and upwards, end excluded."""
+    if 0 in tuple(x.shape):
+        return 0, 0
+    element = element_of(x, "matrix")
+    steps = [s * element.itemsize * (int(n) - 1) for n, s in zip(x.shape, strides_of(x, "matrix"), strict=True)]
+    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + element.itemsize

@@ -1,0 +1,145 @@
+"""From a checked call to the kernels: where the result goes, on which device it is made, what it may lie on."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from typing import Any
+
+from tritongemm.configurations import Config
+from tritongemm.eager import extent
+from tritongemm.elements import address_of, element_of, empty_like, is_typed, strides_of
+from tritongemm.matrices import is_cuda, is_torch
+
+
+def product(
+    a: Any,
+    b: Any,
+    c: Any,
+    bias: Any,
+    out: Any,
+    alpha: float,
+    beta: float,
+    activation: str | None,
+    precision: str,
+    out_dtype: Any,
+    invariant: bool,
+    config: Config | None,
+) -> Any:
+    """activation(alpha·A B + beta·C + bias), on the CPU or on the GPU that holds the operands.
+
+    Args:
+        a: (M, K) or (B, M, K) matrix.
+        b: (K, N) or (B, K, N) matrix.
+        c: Matrix of the product's shape, or None.
+        bias: (N,) array, or None.
+        out: Matrix of the product's shape and result type, or None. It may lie on an operand.
+        alpha: Factor of the product.
+        beta: Factor of c.
+        activation: "relu", "gelu", "silu" or None.
+        precision: Name of the mode.
+        out_dtype: dtype of a new result in the operands' library; None for a's.
+        invariant: Whether a row's bits must not depend on M.
+        config: A configuration; None to have one chosen.
+
+    Returns:
+        `out`, or a new matrix.
+    """
+    from tritongemm.dispatch import product as dispatched
+    from tritongemm.kernels.epilogue import Epilogue
+
+    epilogue = Epilogue(alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
+    target = _apart(out, a, b, bias, c)
+    with _on_device_of(a):
+        result = dispatched(
+            plain(a), plain(b),
+            mode=precision, out=target, out_dtype=out_dtype, epilogue=epilogue, config=config, invariant=invariant,
+        )  # fmt: skip
+    return _delivered(result, out)
+
+
+def scaled_product(
+    a: Any,
+    b: Any,
+    scale_a: Any,
+    scale_b: Any,
+    bias: Any,
+    out: Any,
+    activation: str | None,
+    precision: str,
+    out_dtype: Any,
+    invariant: bool,
+    config: Config | None,
+) -> Any:
+    """The product of scaled matrices; arguments as `product`'s and `tritongemm.scaled_mm`'s."""
+    dispatch: Any = importlib.import_module("tritongemm.dispatch")
+    from tritongemm.kernels.epilogue import Epilogue
+
+    epilogue = Epilogue(bias=bias, activation=activation)
+    target = _apart(out, a, b, bias, None)
+    with _on_device_of(a):
+        result = dispatch.scaled_product(
+            a, b, scale_a, scale_b,
+            mode=precision, out=target, out_dtype=out_dtype, epilogue=epilogue, config=config, invariant=invariant,
+        )  # fmt: skip
+    return _delivered(result, out)
+
+
+def plain(x: Any) -> Any:
+    """A tensor whose memory holds what it says: torch keeps conjugation and negation as a note to the reader."""
+    return x.resolve_conj().resolve_neg() if is_torch(x) and (x.is_conj() or x.is_neg()) else x
+
+
+def _on_device_of(x: Any) -> Any:
+    """Triton launches on the current GPU, whatever the operands' is."""
+    if not is_cuda(x):
+        return contextlib.nullcontext()
+    import torch
+
+    return contextlib.nullcontext() if torch.cuda.current_device() == x.get_device() else torch.cuda.device(x.device)
+
+
+def _apart(out: Any, a: Any, b: Any, bias: Any, c: Any) -> Any:
+    """`out`, or memory of its own where writing to `out` would change an operand that is still read.
+
+    c may be `out` itself: each of its elements is read by whoever then writes it.
+    """
+    if out is None:
+        return None
+    others = [x for x in (a, b, bias) if x is not None]
+    if c is not None and not _same(out, c):
+        others.append(c)
+    if not any(overlap(out, x) for x in others):
+        return out
+    return empty_like(out, tuple(out.shape), element_of(out, "out"))
+
+
+def _delivered(result: Any, out: Any) -> Any:
+    if out is None or result is out:
+        return result
+    if is_torch(out):
+        import torch
+
+        with torch.no_grad():
+            return out.copy_(result)
+    if is_typed(out):
+        out.array[...] = result.array
+    else:
+        out[...] = result
+    return out
+
+
+def _same(x: Any, y: Any) -> bool:
+    return (
+        address_of(x) == address_of(y)
+        and x.dtype == y.dtype
+        and tuple(x.shape) == tuple(y.shape)
+        and strides_of(x, "c") == strides_of(y, "c")
+    )
+
+
+def overlap(x: Any, y: Any) -> bool:
+    """Whether the memory between the first and last bytes of two matrices overlaps: they may share an element."""
+    (below_x, above_x), (below_y, above_y) = extent(x), extent(y)
+    start_x, start_y = address_of(x), address_of(y)
+    return start_x + below_x < start_y + above_y and start_y + below_y < start_x + above_x

@@ -1,0 +1,294 @@
+"""The products as operators of torch: gradients, torch.compile, fake tensors and vmap.
+
+`torch.ops.tritongemm.product` and `torch.ops.tritongemm.scaled_product` are registered when this module is imported,
+which the functions of `tritongemm.api` do when torch wants to see them; importing tritongemm imports no torch.
+
+Gradients are products in the same precision mode. The derivative of an activation needs the numbers before it; they
+are computed again, unrounded, by one more product (relu reads its mask from the result). Since gradients consist of
+these operators and of torch's, they can be differentiated again.
+
+The operators take no part in autocast: the precision of a product is what its caller wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+
+from tritongemm.configurations import Config
+from tritongemm.elements import element_of
+from tritongemm.errors import UsageError
+from tritongemm.operands import check_addend, check_batches, check_matrices, check_settings, result_element
+
+_SCHEMA = (
+    "(Tensor a, Tensor b, Tensor? c, Tensor? bias, float alpha, float beta, str? activation, str precision, "
+    "ScalarType? out_dtype, bool invariant, str? config) -> Tensor"
+)
+_SCALED_SCHEMA = (
+    "(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias, str? activation, str precision, "
+    "ScalarType? out_dtype, bool invariant, str? config) -> Tensor"
+)
+
+PRODUCT = "tritongemm::product"
+SCALED = "tritongemm::scaled_product"
+
+
+def written(config: Config | None) -> str | None:
+    """A configuration as the operators take it: JSON."""
+    return None if config is None else json.dumps(config.as_dict(), sort_keys=True)
+
+
+def read(config: str | None) -> Config | None:
+    """The configuration that `written` wrote."""
+    return None if config is None else Config.from_dict(json.loads(config))
+
+
+def product(
+    a: Any,
+    b: Any,
+    c: Any,
+    bias: Any,
+    alpha: float,
+    beta: float,
+    activation: str | None,
+    precision: str,
+    out_dtype: Any,
+    invariant: bool,
+    config: Config | None,
+) -> Any:
+    """activation(alpha·A B + beta·C + bias) as an operator of torch.
+
+    Args:
+        a: (M, K) or (B, M, K) tensor.
+        b: (K, N) or (B, K, N) tensor.
+        c: Tensor of the product's shape, or None.
+        bias: (N,) tensor, or None.
+        alpha: Factor of the product.
+        beta: Factor of c.
+        activation: "relu", "gelu", "silu" or None.
+        precision: Name of the mode.
+        out_dtype: torch dtype of the result; None for a's.
+        invariant: Whether a row's bits must not depend on M.
+        config: A configuration; None to have one chosen.
+
+    Returns:
+        A new tensor of shape (M, N) or (B, M, N).
+    """
+    arguments = (a, b, c, bias, alpha, beta, activation, precision, out_dtype, invariant, written(config))
+    if not torch.compiler.is_compiling() and _transformed():
+        return _Product.apply(*arguments)
+    return torch.ops.tritongemm.product(*arguments)
+
+
+def _transformed() -> bool:
+    """Whether a transform of torch.func or forward-mode differentiation is on."""
+    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+
+
+def scaled_product(
+    a: Any,
+    b: Any,
+    scale_a: Any,
+    scale_b: Any,
+    bias: Any,
+    activation: str | None,
+    precision: str,
+    out_dtype: Any,
+    invariant: bool,
+    config: Config | None,
+) -> Any:
+    """The product of scaled matrices as an operator of torch; arguments as `tritongemm.scaled_mm`'s."""
+    return torch.ops.tritongemm.scaled_product(
+        a, b, scale_a, scale_b, bias, activation, precision, out_dtype, invariant, written(config)
+    )
+
+
+_RECIPE = (
+    "What gradients of 8-bit operands are rounded to is a choice of the training recipe: write a "
+    "torch.autograd.Function with its products, or call this under torch.no_grad()."
+)
+
+
+def _shape(a: Any, b: Any) -> tuple[Any, ...]:
+    return (*a.shape[:-1], b.shape[-1])
+
+
+def _product(a, b, c, bias, alpha, beta, activation, precision, out_dtype, invariant, config):  # type: ignore[no-untyped-def]
+    from tritongemm import execution
+
+    # An operator of torch returns memory of its own, and reads its operands as they are, gradients or not.
+    return execution.product(
+        a, b, c, bias, None, alpha, beta, activation, precision, out_dtype, invariant, read(config)
+    )
+
+
+def _product_fake(a, b, c, bias, alpha, beta, activation, precision, out_dtype, invariant, config):  # type: ignore[no-untyped-def]
+    name = "mm" if a.ndim == 2 else "bmm"
+    check_matrices(name, a, b) if a.ndim == 2 else check_batches(name, a, b)
+    element = result_element(a, None, out_dtype)
+    for argument, x in (("c", c), ("bias", bias)):
+        if x is not None:
+            check_addend(name, argument, x, a, element.library)
+    check_settings(activation, precision, element_of(a, "a"))
+    if c is None and beta != 0:
+        raise UsageError(f"beta: {beta!r}, but there is no c to multiply; give c, or leave beta away.")
+    return a.new_empty(_shape(a, b), dtype=getattr(torch, element.library))
+
+
+def _scaled(a, b, scale_a, scale_b, bias, activation, precision, out_dtype, invariant, config):  # type: ignore[no-untyped-def]
+    from tritongemm import execution
+
+    return execution.scaled_product(
+        a, b, scale_a, scale_b, bias, None, activation, precision, out_dtype, invariant, read(config)
+    )
+
+
+def _scaled_fake(a, b, scale_a, scale_b, bias, activation, precision, out_dtype, invariant, config):  # type: ignore[no-untyped-def]
+    element = result_element(a, None, out_dtype)
+    check_settings(activation, precision, element_of(a, "a"))
+    return a.new_empty(_shape(a, b), dtype=getattr(torch, element.library))
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    a, b, c, bias, alpha, beta, activation, precision, _, invariant, _ = inputs
+    ctx.save_for_backward(a, b, c, bias, output if activation == "relu" else None)
+    ctx.settings = alpha, beta, activation, precision, invariant
+    ctx.result_type = output.dtype
+    # A configuration is one for the shapes of the forward product; the gradients have others and choose their own.
+
+
+def _gelu_backward(gradient: Any, z: Any) -> Any:
+    return torch.ops.aten.gelu_backward(gradient, z, approximate="none")
+
+
+def _silu_backward(gradient: Any, z: Any) -> Any:
+    # torch's own silu_backward has no derivative.
+    s = torch.sigmoid(z)
+    return gradient * (s * (1 + z * (1 - s)))
+
+
+# The derivative of an activation: gradient of the result, numbers before it -> gradient before it.
+_DERIVATIVES = {"gelu": _gelu_backward, "silu": _silu_backward}
+
+
+def _before(gradient: Any, a: Any, b: Any, c: Any, bias: Any, output: Any, settings: tuple[Any, ...]) -> Any:
+    """The gradient of alpha·A B + beta·C + bias, in the result's type."""
+    alpha, beta, activation, precision, invariant = settings
+    if activation is None:
+        return gradient
+    if activation == "relu":
+        return torch.ops.aten.threshold_backward(gradient, output, 0)
+    wide = torch.float64 if a.dtype == torch.float64 else torch.float32
+    z = product(a, b, c, bias, alpha, beta, None, precision, wide, invariant, None)
+    return _DERIVATIVES[activation](gradient.to(wide), z)
+
+
+def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    a, b, c, bias, output = ctx.saved_tensors
+    if a.element_size() == 1:
+        raise RuntimeError(f"tritongemm: products of {a.dtype} have no derivative here. {_RECIPE}")
+    alpha, beta, _, precision, invariant = ctx.settings
+    wants_a, wants_b, wants_c, wants_bias = ctx.needs_input_grad[:4]
+    gradient = _before(gradient, a, b, c, bias, output, ctx.settings)
+    grad_a = grad_b = grad_c = grad_bias = None
+
+    def multiplied(x: Any, y: Any) -> Any:
+        return product(x, y, None, None, alpha, 0.0, None, precision, a.dtype, invariant, None)
+
+    # Both factors of a product have one type: the operands'.
+    factor = gradient.to(a.dtype)
+    if wants_a:
+        grad_a = multiplied(factor, b.mT)
+    if wants_b:
+        grad_b = multiplied(a.mT, factor)
+    if wants_c:
+        grad_c = (gradient * beta).to(c.dtype)
+    if wants_bias:
+        grad_bias = gradient.sum(dim=tuple(range(gradient.ndim - 1))).to(bias.dtype)
+    return grad_a, grad_b, grad_c, grad_bias, *(None,) * 7
+
+
+def _scaled_backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    raise RuntimeError(f"tritongemm.scaled_mm has no derivative. {_RECIPE}")
+
+
+def _vmapped(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, int]:
+    """vmap of 2-D products is a batch of products where only a, b and c are batched; the rest goes one by one."""
+    a, b, c, bias, *settings = arguments
+    at_a, at_b, at_c, at_bias = in_dims[:4]
+    size = info.batch_size
+
+    def front(x: Any, at: int | None) -> Any:
+        return x.unsqueeze(0).expand(size, *x.shape) if at is None else x.movedim(at, 0)
+
+    if at_bias is None and a.ndim - (at_a is not None) == 2:
+        c = None if c is None else front(c, at_c)
+        return torch.ops.tritongemm.product(front(a, at_a), front(b, at_b), c, bias, *settings), 0
+    results = [
+        torch.ops.tritongemm.product(
+            *(x if x is None or at is None else x.select(at, i) for x, at in zip(arguments[:4], in_dims, strict=False)),
+            *settings,
+        )
+        for i in range(size)
+    ]
+    return torch.stack(results), 0
+
+
+class _Product(torch.autograd.Function):  # type: ignore[misc]
+    """The operator for torch.func's transforms and for forward-mode differentiation, which do not look into what
+    `register_autograd` registers."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> Any:
+        return torch.ops.tritongemm.product(*arguments)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _keep(ctx, inputs, output)
+        ctx.save_for_forward(*ctx.to_save)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        a, b, c, bias, output = ctx.saved_tensors
+        alpha, beta, _, precision, invariant = ctx.settings
+        tangent_a, tangent_b, tangent_c, tangent_bias = tangents[:4]
+
+        def multiplied(x: Any, y: Any) -> Any:
+            return product(x, y, None, None, alpha, 0.0, None, precision, ctx.result_type, invariant, None)
+
+        terms = [] if tangent_a is None else [multiplied(tangent_a, b)]
+        terms += [] if tangent_b is None else [multiplied(a, tangent_b)]
+        terms += [] if tangent_c is None else [tangent_c * beta]
+        terms += [] if tangent_bias is None else [tangent_bias.expand(_shape(a, b))]
+        total = sum(terms[1:], terms[0])
+        return _before(total, a, b, c, bias, output, ctx.settings).to(ctx.result_type)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return _backward(ctx, gradient)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, int]:
+        return _vmapped(info, in_dims, *arguments)
+
+
+def _register() -> None:
+    # Importing twice (importlib.reload) must not define twice.
+    if hasattr(torch.ops.tritongemm, "product"):
+        return
+    tags = (torch.Tag.pt2_compliant_tag,)
+    torch.library.define(PRODUCT, _SCHEMA, tags=tags)
+    torch.library.define(SCALED, _SCALED_SCHEMA, tags=tags)
+    torch.library.impl(PRODUCT, ("cpu", "cuda"), _product)
+    torch.library.impl(SCALED, ("cpu", "cuda"), _scaled)
+    torch.library.register_fake(PRODUCT, _product_fake)
+    torch.library.register_fake(SCALED, _scaled_fake)
+    torch.library.register_autograd(PRODUCT, _backward, setup_context=_keep)
+    torch.library.register_autograd(SCALED, _scaled_backward)
+    torch.library.register_vmap(PRODUCT, _vmapped)
+
+
+_register()

@@ -1,0 +1,495 @@
+"""The products as operators of torch: gradients, compilation, vmap, autocast, and the errors torch users know."""
+
+import gc
+import itertools
+import subprocess
+import sys
+import warnings
+import weakref
+
+import pytest
+
+import tritongemm
+from tritongemm.errors import UsageError
+from tritongemm.operands import OperandError
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+library = pytest.importorskip("tritongemm.library")
+
+pytestmark = [pytest.mark.torch, pytest.mark.triton]
+
+OPERATOR = torch.ops.tritongemm.product.default
+ACTIVATIONS = {
+    None: lambda x: x,
+    "relu": torch.relu,
+    "gelu": torch.nn.functional.gelu,
+    "silu": torch.nn.functional.silu,
+}
+
+
+def random(*shape, dtype=torch.float32, seed=0, grad=False):
+    made = torch.randn(shape, generator=torch.Generator().manual_seed(seed + 31 * len(shape)), dtype=torch.float64)
+    return made.to(dtype).requires_grad_(grad)
+
+
+def same_bits(x, y):
+    assert x.dtype == y.dtype
+    assert x.shape == y.shape
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    return torch.equal(x.detach().contiguous().view(whole), y.detach().contiguous().view(whole))
+
+
+# ------------------------------------------------------------------------------------------------------------ gradients
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradients_and_their_gradients_are_those_of_the_product(activation):
+    operands = [random(*shape, dtype=torch.float64, grad=True) for shape in ((2, 3), (3, 2), (2, 2), (2,))]
+
+    def product(a, b, c, bias):
+        return tritongemm.mm(a, b, c=c, bias=bias, alpha=0.5, beta=-1.5, activation=activation)
+
+    assert torch.autograd.gradcheck(product, operands)
+    assert torch.autograd.gradgradcheck(product, operands)
+
+
+def test_gradients_of_batches_and_of_broadcast_addends():
+    a, b = random(2, 2, 3, dtype=torch.float64, grad=True), random(2, 3, 2, dtype=torch.float64, grad=True)
+    row, bias = random(1, 2, dtype=torch.float64, grad=True), random(2, dtype=torch.float64, grad=True)
+    assert torch.autograd.gradcheck(lambda *x: tritongemm.bmm(x[0], x[1], c=x[2], beta=2, bias=x[3]), (a, b, row, bias))
+    assert torch.autograd.gradcheck(lambda *x: tritongemm.matmul(x[0], x[1]), (a, b[:1]))
+    assert torch.autograd.gradcheck(lambda *x: tritongemm.addmm(x[0], x[1], x[2]), (row, a[0], b[0]))
+
+
+@pytest.mark.parametrize("precision", ["ieee", "tf32", "bf16x6"])
+def test_gradients_are_products_in_the_same_mode(precision):
+    a, b, g = random(5, 40, grad=True), random(40, 6, grad=True), random(5, 6, seed=7)
+    tritongemm.mm(a, b, precision=precision, alpha=0.5).backward(g)
+    with torch.no_grad():
+        assert same_bits(a.grad, tritongemm.mm(g, b.T, precision=precision, alpha=0.5))
+        assert same_bits(b.grad, tritongemm.mm(a.T, g, precision=precision, alpha=0.5))
+    assert same_bits(a.grad, tritongemm.predict(g, b.T, precision=precision, alpha=0.5))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_gradients_are_as_close_as_torchs_own(activation, dtype):
+    def gradients(operands, product):
+        leaves = [x.detach().clone().requires_grad_() for x in operands]
+        result = ACTIVATIONS[activation](product(*leaves)) if product is torch_product else product(*leaves)
+        result.backward(torch.ones_like(result))
+        return [x.grad.double() for x in leaves]
+
+    def torch_product(x, w, bias):
+        return torch.nn.functional.linear(x, w, bias)
+
+    def ours(x, w, bias):
+        return tritongemm.linear(x, w, bias, activation=activation)
+
+    operands = [random(4, 24, dtype=dtype), random(6, 24, dtype=dtype, seed=1), random(6, dtype=dtype, seed=2)]
+    golden = gradients([x.double() for x in operands], torch_product)
+    theirs, mine = gradients(operands, torch_product), gradients(operands, ours)
+    for want, reference, got in zip(golden, theirs, mine, strict=True):
+        scale = want.abs().max()
+        floor = torch.finfo(dtype).eps * scale
+        assert (got - want).abs().max() <= 2 * (reference - want).abs().max() + floor
+
+
+def test_results_are_the_same_bits_with_and_without_gradients():
+    a, b, bias = random(3, 20), random(20, 4), random(4)
+    for activation in ACTIVATIONS:
+        plain = tritongemm.mm(a, b, bias=bias, activation=activation)
+        watched = tritongemm.mm(a.clone().requires_grad_(), b, bias=bias, activation=activation)
+        assert watched.requires_grad
+        assert not plain.requires_grad
+        assert same_bits(plain, watched)
+
+
+def test_only_wanted_gradients_are_computed_and_operands_are_let_go():
+    a, b = random(3, 4, grad=True), random(4, 5)
+    result = tritongemm.mm(a, b)
+    kept = weakref.ref(result.grad_fn)
+    result.sum().backward()
+    assert b.grad is None
+    del result
+    gc.collect()
+    assert kept() is None
+
+
+def test_products_of_8_bit_floats_have_no_derivative_and_say_so():
+    a = random(16, 32).to(torch.float8_e4m3fn).requires_grad_()
+    result = tritongemm.mm(a, a.detach().T)
+    with pytest.raises(RuntimeError, match=r"8-bit operands.*torch\.no_grad"):
+        result.sum().backward()
+
+
+# --------------------------------------------------------------------------------------------------------- registration
+def arguments(a, b, c=None, bias=None, alpha=1.0, beta=0.0, activation=None, mode="ieee", dtype=None, invariant=True):
+    return (a, b, c, bias, alpha, beta, activation, mode, dtype, invariant, None)
+
+
+HALF = torch.bfloat16
+CHECKED = {
+    "plain": arguments(random(3, 4), random(4, 5)),
+    "everything": arguments(
+        random(3, 4, grad=True), random(4, 5, grad=True), random(3, 5), random(5), 2.0, 0.5, "gelu"
+    ),
+    "batch": arguments(random(2, 3, 4, grad=True), random(2, 4, 5), activation="relu", mode="tf32"),
+    "transposed": arguments(random(4, 3).T, random(5, 4).T, mode="bf16x3", dtype=HALF, invariant=False),
+    "wider": arguments(random(3, 4, dtype=HALF), random(4, 5, dtype=HALF), dtype=torch.float32),
+    "empty": arguments(random(0, 4), random(4, 5)),
+}
+
+
+@pytest.mark.parametrize("kind", CHECKED)
+def test_opcheck_passes(kind):
+    checked = torch.library.opcheck(OPERATOR, CHECKED[kind])
+    assert set(checked.values()) == {"SUCCESS"}, checked
+
+
+def test_importing_the_package_imports_neither_torch_nor_triton():
+    code = "import sys, tritongemm, tritongemm.api; print([m for m in ('torch', 'triton') if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_fake_tensors_get_the_shape_and_type_of_the_result():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        a, b = torch.empty(3, 4, dtype=torch.bfloat16), torch.empty(4, 5, dtype=torch.bfloat16)
+        assert tritongemm.mm(a, b).shape == (3, 5)
+        assert tritongemm.mm(a, b, out_dtype=torch.float32).dtype == torch.float32
+        assert tritongemm.linear(torch.empty(2, 3, 4), torch.empty(6, 4)).shape == (2, 3, 6)
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            tritongemm.mm(a, b.T)
+    meta = tritongemm.bmm(torch.empty(2, 3, 4, device="meta"), torch.empty(2, 4, 5, device="meta"))
+    assert meta.is_meta
+    assert meta.shape == (2, 3, 5)
+
+
+# ------------------------------------------------------------------------------------------------------------ compiling
+@pytest.fixture
+def compiled():
+    torch._dynamo.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+
+    def compile(function):
+        return torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
+
+    yield compile
+    torch._dynamo.reset()
+
+
+CALLS = {
+    "mm": lambda a, b, bias: tritongemm.mm(a, b, bias=bias, alpha=2.0, activation="gelu"),
+    "addmm": lambda a, b, bias: tritongemm.addmm(bias, a, b, beta=0.5),
+    "linear": lambda a, b, bias: tritongemm.linear(a, b.T, bias, activation="silu"),
+    "linear_3d": lambda a, b, bias: tritongemm.linear(a[None], b.T, bias, out_dtype="bf16"),
+    "bmm": lambda a, b, bias: tritongemm.bmm(a[None], b[None], precision="tf32"),
+    "baddbmm": lambda a, b, bias: tritongemm.baddbmm(bias, a[None], b[None]),
+    "matmul": lambda a, b, bias: tritongemm.matmul(a[None].expand(2, -1, -1), b),
+    "matmul_batches": lambda a, b, bias: tritongemm.matmul(a[None, None], b[None].expand(2, -1, -1)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_compiled_call_is_one_graph_for_all_shapes_and_has_the_same_bits(call, compiled):
+    eager = CALLS[call]
+    function = compiled(eager)
+    for M, K, N in ((3, 4, 5), (6, 7, 8), (9, 5, 3)):
+        a, b, bias = random(M, K), random(K, N), random(N)
+        assert same_bits(function(a, b, bias), eager(a, b, bias))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_compiled_gradients_have_the_same_bits(compiled):
+    def loss(a, b, bias):
+        return tritongemm.linear(a, b, bias, activation="gelu").square().sum()
+
+    def gradients(function):
+        leaves = [random(5, 7, grad=True), random(6, 7, seed=1, grad=True), random(6, seed=2, grad=True)]
+        function(*leaves).backward()
+        return [x.grad for x in leaves]
+
+    for got, want in zip(gradients(compiled(loss)), gradients(loss), strict=True):
+        assert same_bits(got, want)
+
+
+def test_inductor_compiles_the_operator():
+    def function(a, b):
+        return tritongemm.mm(a + 1, b, activation="relu") * 2
+
+    torch._dynamo.reset()
+    a, b = random(3, 4), random(4, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's own modules, met on the way
+        try:
+            result = torch.compile(function, fullgraph=True, dynamic=True)(a, b)
+        except torch._inductor.exc.InductorError as error:
+            if "compiler" in str(error):
+                pytest.skip("no C++ compiler")
+            raise
+    assert same_bits(result, function(a, b))
+
+
+def test_a_compiled_call_writes_to_out(compiled):
+    def function(a, b, out):
+        return tritongemm.mm(a, b, out=out) + 1
+
+    a, b, out = random(3, 4), random(4, 5), torch.empty(3, 5)
+    result = compiled(function)(a, b, out)
+    assert same_bits(out, tritongemm.mm(a, b))
+    assert same_bits(result, out + 1)
+
+
+def test_a_compiled_call_says_what_is_wrong(compiled):
+    with pytest.raises(Exception, match="shapes cannot be multiplied"):
+        compiled(lambda a, b: tritongemm.mm(a, b))(random(3, 4), random(5, 6))
+    with pytest.raises(Exception, match="to have the same dtype"):
+        compiled(lambda a, b: tritongemm.mm(a, b))(random(3, 4), random(4, 6, dtype=torch.float64))
+    with pytest.raises(Exception, match="Did you mean 'relu'"):
+        compiled(lambda a, b: tritongemm.mm(a, b, activation="relo"))(random(3, 4), random(4, 6))
+
+
+# ---------------------------------------------------------------------------------------------------- vmap and autocast
+@pytest.mark.parametrize(("at_a", "at_b", "at_c"), [(0, 0, 0), (1, 2, None), (None, 0, 1), (0, None, None)])
+def test_vmap_has_the_bits_of_a_loop(at_a, at_b, at_c):
+    a = random(3, 4) if at_a is None else random(2, 3, 4).movedim(0, at_a)
+    b = random(4, 5) if at_b is None else random(2, 4, 5, seed=1).movedim(0, at_b)
+    c = random(3, 5) if at_c is None else random(2, 3, 5, seed=2).movedim(0, at_c)
+
+    def function(a, b, c):
+        return tritongemm.mm(a, b, c=c, beta=0.5)
+
+    result = torch.vmap(function, in_dims=(at_a, at_b, at_c))(a, b, c)
+    slices = [[x if at is None else x.select(at, i) for x, at in ((a, at_a), (b, at_b), (c, at_c))] for i in range(2)]
+    assert same_bits(result, torch.stack([function(*one) for one in slices]))
+
+
+def test_vmap_of_batches_and_of_biases_has_the_bits_of_a_loop():
+    a, b, bias = random(2, 2, 3, 4), random(2, 4, 5), random(2, 5)
+    result = torch.vmap(lambda a, bias: tritongemm.bmm(a, b, bias=bias))(a, bias)
+    assert same_bits(result, torch.stack([tritongemm.bmm(a[i], b, bias=bias[i]) for i in range(2)]))
+
+
+def test_per_sample_gradients_by_vmap_of_grad():
+    w, x = random(4, 5), random(3, 5, seed=1)
+
+    def loss(w, x):
+        return tritongemm.linear(x[None], w).square().sum()
+
+    got = torch.vmap(torch.func.grad(loss), in_dims=(None, 0))(w, x)
+
+    def theirs(w, x):
+        return torch.nn.functional.linear(x[None], w).square().sum()
+
+    want = torch.stack([torch.func.grad(theirs)(w, one) for one in x])
+    torch.testing.assert_close(got, want)
+
+
+def test_autocast_changes_nothing():
+    a, b = random(3, 4, grad=True), random(4, 5)
+    want = tritongemm.mm(a, b)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert same_bits(tritongemm.mm(a, b), want)
+        assert torch.mm(a, b).dtype == torch.bfloat16  # which torch's own would do
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, on the way
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_forward_mode_derivatives_are_those_of_the_product(activation):
+    operands = [random(*shape, dtype=torch.float64, grad=True) for shape in ((2, 3), (3, 2), (2, 2), (2,))]
+
+    def product(a, b, c, bias):
+        return tritongemm.mm(a, b, c=c, bias=bias, alpha=0.5, beta=-1.5, activation=activation)
+
+    assert torch.autograd.gradcheck(product, operands, check_forward_ad=True, check_backward_ad=False)
+
+
+def test_subclasses_see_the_operator():
+    seen = []
+
+    class Watched(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    result = tritongemm.mm(random(3, 4).as_subclass(Watched), random(4, 5))
+    assert isinstance(result, Watched)
+    assert any("tritongemm.product" in name for name in seen)
+
+
+# -------------------------------------------------------------------------------------------------------- torch's words
+def words_of(call):
+    with pytest.raises(RuntimeError) as caught:
+        call()
+    return str(caught.value).splitlines()[0]
+
+
+A, B = random(3, 4), random(4, 5)
+X, Y = A[None], B[None]
+MISTAKES = {
+    "shapes": (lambda f: f.mm(A, A), "K; is one of them transposed"),
+    "rank of a": (lambda f: f.mm(A[0], B), "a has 1 dimensions"),
+    "rank of b": (lambda f: f.mm(A, B[None]), "b has 3 dimensions"),
+    "out's type": (lambda f: f.mm(A, B, out=torch.empty(3, 5, dtype=torch.float64)), "out_dtype"),
+    "out expanded": (lambda f: f.mm(A, B, out=torch.empty(1, 5).expand(3, 5)), "expand"),
+    "gradient through out": (lambda f: f.mm(A.clone().requires_grad_(), B, out=torch.empty(3, 5)), "no_grad"),
+    "gradient of out": (lambda f: f.mm(A, B, out=torch.empty(3, 5, requires_grad=True)), "no_grad"),
+    "batch": (lambda f: f.bmm(X, B.expand(2, 4, 5)), "matmul broadcasts"),
+    "batch's K": (lambda f: f.bmm(X, X), "matmul broadcasts"),
+    "rank of a batch": (lambda f: f.bmm(A, Y), "a has 2 dimensions"),
+    "rank of b's batch": (lambda f: f.bmm(X, B), "b has 2 dimensions"),
+    "gradient through a batch's out": (
+        lambda f: f.bmm(X.clone().requires_grad_(), Y, out=torch.empty(1, 3, 5)), "no_grad",
+    ),
+    "addend": (lambda f: f.addmm(torch.empty(7), A, B), "broadcast"),
+    "addends": (lambda f: f.baddbmm(torch.empty(7), X, Y), "broadcast"),
+    "matmul": (lambda f: f.matmul(A, B.double()), "convert"),
+    "matmul's shapes": (lambda f: f.matmul(A, A), "transposed"),
+    "matmul's batches": (lambda f: f.matmul(A.expand(2, 3, 4), B.expand(3, 4, 5)), "broadcast"),
+    "matmul of a number": (lambda f: f.matmul(torch.tensor(1.0), B), "numbers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_told_in_torchs_words_and_then_in_ours(mistake):
+    call, hint = MISTAKES[mistake]
+    theirs, ours = words_of(lambda: call(torch)), words_of(lambda: call(tritongemm))
+    assert ours.startswith(theirs)
+    assert hint in ours.removeprefix(theirs)
+
+
+def test_mistakes_of_linear_are_told_in_torchs_words():
+    for arguments in (
+        (A, B),
+        (A, B.T.double()),
+        (A, B.T, torch.empty(4)),
+        (A, B.T, torch.empty(5, dtype=torch.float64)),
+    ):
+        theirs = words_of(lambda x=arguments: torch.nn.functional.linear(*x))
+        assert words_of(lambda x=arguments: tritongemm.linear(*x)).startswith(theirs)
+
+
+TYPES = [
+    torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.int64, torch.int32,
+    torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_types_that_differ_are_told_in_torchs_words(dtype):
+    calls = [
+        lambda f: f.mm(A, B.to(dtype)),
+        lambda f: f.bmm(X, Y.to(dtype)),
+        lambda f: f.mm(A, B, out=torch.empty(3, 5, dtype=dtype)),
+        lambda f: f.addmm(torch.empty(5, dtype=dtype), A, B),
+    ]
+    for call in calls:
+        assert words_of(lambda call=call: call(tritongemm)).startswith(words_of(lambda call=call: call(torch)))
+
+
+def test_an_operand_error_is_both_a_value_error_and_a_runtime_error():
+    assert issubclass(OperandError, UsageError)
+    assert issubclass(OperandError, ValueError)
+    assert issubclass(OperandError, RuntimeError)
+
+
+def test_integers_are_refused_with_the_types_there_are():
+    with pytest.raises(UsageError, match="int32"):
+        tritongemm.mm(A.int(), B.int())
+
+
+# ------------------------------------------------------------------------------------------------------------------ out
+def test_out_is_resized_as_torch_resizes_it():
+    want = tritongemm.mm(A, B)
+    out = torch.empty(0)
+    assert tritongemm.mm(A, B, out=out) is out
+    assert same_bits(out, want)
+    wrong = torch.zeros(3, 6)
+    with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
+        tritongemm.mm(A, B, out=wrong)
+    assert same_bits(wrong, want)
+
+
+def test_out_may_be_strided_and_only_its_own_elements_are_written():
+    whole = torch.full((7, 11), 7.0)
+    out = whole[1:7:2, 2:11:2]
+    tritongemm.mm(A, B, out=out)
+    assert same_bits(out.contiguous(), tritongemm.mm(A, B))
+    out.fill_(7.0)
+    assert bool((whole == 7.0).all())
+
+
+@pytest.mark.parametrize("operand", ["a", "b", "bias", "c", "part of c"])
+def test_out_may_lie_on_an_operand(operand):
+    square = {name: random(4, 4, seed=i) for i, name in enumerate("abc")}
+    bias = random(4, seed=9)
+
+    def product(out=None, **changed):
+        given = {**square, "bias": bias, **changed}
+        return tritongemm.mm(given["a"], given["b"], c=given["c"], beta=0.5, bias=given["bias"], out=out)
+
+    want = product()
+    if operand == "bias":
+        whole = torch.zeros(4, 4)
+        whole[1] = bias
+        got = product(out=whole, bias=whole[1])
+    elif operand == "part of c":
+        whole = torch.zeros(5, 4)
+        whole[1:] = square["c"]
+        got = product(out=whole[:4], c=whole[1:])
+    else:
+        own = square[operand].clone()
+        got = product(out=own, **{operand: own})
+        assert got is own
+    assert same_bits(got, want)
+
+
+def test_arguments_of_torch_and_numpy_are_not_mixed():
+    with pytest.raises(UsageError, match="two libraries"):
+        tritongemm.mm(A, B.numpy())
+
+
+def test_devices_are_not_mixed():
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        tritongemm.mm(A, B.to("meta"))
+
+
+BATCHES = list(itertools.product([(), (2,), (2, 1), (1, 3)], [(), (1,), (3,), (2, 3)]))
+
+
+@pytest.mark.parametrize(("first", "second"), BATCHES, ids=str)
+def test_matmul_broadcasts_as_torchs(first, second):
+    a, b = random(*first, 3, 4), random(*second, 4, 5)
+    try:
+        want = torch.matmul(a, b)
+    except RuntimeError:
+        with pytest.raises(RuntimeError, match="must match the size"):
+            tritongemm.matmul(a, b)
+        return
+    torch.testing.assert_close(tritongemm.matmul(a, b), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 3, 4), (4,)), ((4,), (2, 4, 5))]
+)
+def test_matmul_takes_vectors_as_torchs(first, second):
+    a, b = random(*first), random(*second)
+    want = torch.matmul(a, b)
+    got = tritongemm.matmul(a, b)
+    assert got.shape == want.shape
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_linear_takes_inputs_of_every_rank_and_zero_sizes():
+    w, bias = random(5, 4), random(5)
+    for shape in ((4,), (3, 4), (2, 3, 4), (2, 1, 3, 4), (0, 4), (2, 0, 4)):
+        x = random(*shape)
+        want = torch.nn.functional.linear(x, w, bias)
+        got = tritongemm.linear(x, w, bias)
+        assert got.shape == want.shape
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+    empty = tritongemm.linear(torch.empty(2, 3, 0), torch.empty(5, 0), bias)
+    assert same_bits(empty, bias.expand(2, 3, 5).contiguous())
