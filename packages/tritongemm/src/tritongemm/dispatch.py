@@ -7,8 +7,9 @@ names a kernel to evaluate or a session of `fpsan_tools` is active, which sees e
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tritongemm import modes
@@ -19,7 +20,17 @@ from tritongemm.kernels.epilogue import Epilogue
 from tritongemm.kernels.problems import Operands
 from tritongemm.matrices import is_cuda
 
-__all__ = ["CANDIDATES", "Candidate", "Epilogue", "candidate_named", "product", "register"]
+__all__ = [
+    "CANDIDATES",
+    "Candidate",
+    "Epilogue",
+    "candidate_named",
+    "choose",
+    "grouped_product",
+    "product",
+    "register",
+    "scaled_product",
+]
 
 
 @dataclass(frozen=True)
@@ -117,6 +128,127 @@ def product(
     return operands.out
 
 
+def scaled_product(
+    a: Any,
+    b: Any,
+    scale_a: Any,
+    scale_b: Any,
+    *,
+    mode: str | modes.Mode = "ieee",
+    out: Any = None,
+    out_dtype: Any = None,
+    epilogue: Epilogue | None = None,
+    config: Config | None = None,
+    invariant: bool = True,
+) -> Any:
+    """The product of two matrices that were divided by scales.
+
+    Args:
+        a: (M, K) matrix.
+        b: (K, N) matrix.
+        scale_a: fp32 scales of a: one number, one per row (M, 1), or one per 1 x 128 stretch (M, ceil(K / 128)).
+        scale_b: fp32 scales of b: one number, one per column (1, N), or one per 128 x 128 block (ceil(K / 128),
+            ceil(N / 128)); block scales go with block scales only.
+        mode: The precision mode; for block scales "ieee" or "promote128", which name their order.
+        out: See `product`.
+        out_dtype: See `product`.
+        epilogue: See `product`; it has no scales of its own.
+        config: See `product`.
+        invariant: See `product`.
+
+    Returns:
+        The result, `out` if that was given.
+
+    Raises:
+        UsageError: Something does not fit.
+    """
+    epilogue = epilogue or Epilogue()
+    if not _block_scales(a, b, scale_a, scale_b):
+        scaled = replace(epilogue, scale_a=scale_a, scale_b=scale_b)
+        return product(
+            a, b, mode=mode, out=out, out_dtype=out_dtype, epilogue=scaled, config=config, invariant=invariant
+        )
+    mode = modes.get(mode) if isinstance(mode, str) else mode
+    if mode.name not in BLOCK_SCALED_MODES:
+        raise UsageError(
+            f"precision: block scales add up every 128 products in fp32, which is "
+            f"{' or '.join(repr(name) for name in BLOCK_SCALED_MODES)}, not {mode.name!r}."
+        )
+    wanted = None if out_dtype is None else _element(out_dtype)
+    operands = Operands.of(a, b, mode, out=out, out_dtype=wanted, epilogue=epilogue)
+    from tritongemm.kernels import block_scaled, finishing
+
+    block_scaled.check_scales(operands, scale_a, scale_b)
+    if operands.empty:
+        return operands.out
+    if config is None and not is_cuda(a) and not _observed():
+        sums = block_scaled.predict_block_scaled(a, b, scale_a, scale_b)
+        finishing.finish_sums(operands, sums if operands.K else 0 * sums)
+    else:
+        block_scaled.block_scaled(operands, scale_a, scale_b, config)
+    return operands.out
+
+
+BLOCK_SCALED_MODES = ("ieee", "promote128")
+"""Modes that block-scaled products can have."""
+
+
+def _block_scales(a: Any, b: Any, scale_a: Any, scale_b: Any) -> bool:
+    """Whether the scales are those of blocks: of any shape that is not one number, (M, 1) or (1, N)."""
+
+    def plain(scale: Any, whole: tuple[int, int]) -> bool:
+        return math.prod(scale.shape) == 1 or tuple(scale.shape) == whole
+
+    return not (plain(scale_a, (int(a.shape[0]), 1)) and plain(scale_b, (1, int(b.shape[1]))))
+
+
+def grouped_product(
+    list_a: Sequence[Any],
+    list_b: Sequence[Any],
+    *,
+    mode: str | modes.Mode = "ieee",
+    outs: Sequence[Any] | None = None,
+    out_dtype: Any = None,
+    epilogue: Epilogue | None = None,
+    config: Config | None = None,
+) -> list[Any]:
+    """Many products of different sizes, in one launch on a GPU.
+
+    Args:
+        list_a: (M_i, K_i) matrices of one type.
+        list_b: (K_i, N_i) matrices of one type.
+        mode: The precision mode of all of them.
+        outs: Results to write to; new ones if not given.
+        out_dtype: Type of new results.
+        epilogue: alpha and activation for all of them.
+        config: Block sizes for all of them.
+
+    Returns:
+        The results, in order.
+
+    Raises:
+        UsageError: Something does not fit.
+    """
+    if len(list_a) != len(list_b) or (outs is not None and len(outs) != len(list_a)):
+        raise UsageError(f"list_b: {len(list_b)} matrices for {len(list_a)} of list_a; they are multiplied in pairs.")
+    mode = modes.get(mode) if isinstance(mode, str) else mode
+    wanted = None if out_dtype is None else _element(out_dtype)
+    results = [None] * len(list_a) if outs is None else outs
+    products = [
+        Operands.of(a, b, mode, out=out, out_dtype=wanted, epilogue=epilogue or Epilogue())
+        for a, b, out in zip(list_a, list_b, results, strict=True)
+    ]
+    if config is None and products and not is_cuda(list_a[0]) and not _observed():
+        for one in products:
+            if not one.empty:
+                predicted(one)
+    else:
+        from tritongemm.kernels.grouped import grouped
+
+        grouped(products, config)
+    return [one.out for one in products]
+
+
 def choose(operands: Operands, config: Config | None = None, invariant: bool = True) -> tuple[Candidate, Config]:
     """The candidate for a product, and its configuration.
 
@@ -170,10 +302,18 @@ def promised_bits(operands: Operands, config: Config) -> str:
 
 
 def _register_tritons() -> None:
-    from tritongemm.kernels import blocked, split_k, stream_k
+    from tritongemm.kernels import blocked, persistent, split_k, stream_k
 
     for candidate in (
         Candidate("blocked", blocked.blocked_product, blocked.takes_blocked, promised_bits, blocked.blocked_config),
+        Candidate(
+            "persistent",
+            persistent.persistent,
+            persistent.takes_persistent,
+            promised_bits,
+            persistent.persistent_config,
+            priority=1,
+        ),
         Candidate(
             "split_k", split_k.split_k, split_k.takes_split_k, split_k.split_k_bits, split_k.split_k_config, priority=-1
         ),

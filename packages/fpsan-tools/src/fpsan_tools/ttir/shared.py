@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +39,20 @@ class Cell:
         return self.content
 
 
+class View:
+    """Another shape of a buffer; what is written to the buffer later is seen through it."""
+
+    __slots__ = ("_reshaped", "_source")
+
+    def __init__(self, source: Value, reshaped: Callable[[Value], Value]) -> None:
+        self._source = source
+        self._reshaped = reshaped
+
+    def read(self) -> Array:
+        """What the buffer holds, in this shape."""
+        return self._reshaped(Value(contents(self._source), self._source.type)).array()
+
+
 def allocate(machine: Machine, operation: Operation, operands: Operands) -> Value:
     """ttg.local_alloc: with a tensor its content, else an empty buffer."""
     if operands:
@@ -57,7 +72,7 @@ def write(machine: Machine, operation: Operation, operands: Operands) -> None:
 
 def contents(value: Value) -> Array:
     """The array of a tensor in shared memory."""
-    return value.data.read() if isinstance(value.data, Cell) else value.array()
+    return value.data.read() if isinstance(value.data, Cell | View) else value.array()
 
 
 def _put(target: Value, content: Array) -> None:
@@ -68,12 +83,18 @@ def _put(target: Value, content: Array) -> None:
 
 def transpose(machine: Machine, operation: Operation, operands: Operands) -> Value:
     """ttg.memdesc_trans."""
-    return shapes.transpose(machine, operation, [Value(contents(operands[0]), operands[0].type)])
+    return _viewed(operands[0], operation, lambda value: shapes.transpose(machine, operation, [value]))
 
 
 def reshape(machine: Machine, operation: Operation, operands: Operands) -> Value:
     """ttg.memdesc_reshape."""
-    return shapes.reshape(machine, operation, [Value(contents(operands[0]), operands[0].type)])
+    return _viewed(operands[0], operation, lambda value: shapes.reshape(machine, operation, [value]))
+
+
+def _viewed(source: Value, operation: Operation, reshaped: Callable[[Value], Value]) -> Value:
+    if isinstance(source.data, Cell | View):
+        return Value(View(source, reshaped), operation.result_type)
+    return reshaped(Value(contents(source), source.type))
 
 
 def warp_group_dot(machine: Machine, operation: Operation, operands: Operands) -> Value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -269,7 +270,9 @@ def launch(kernel: Any, grid: tuple[int, ...], operands: Operands, *arguments: A
         launch_on(operands.out, kernel, grid, *arguments, **constants)
 
 
-def launch_on(place: Any, kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
+def launch_on(
+    place: Any, kernel: Any, grid: tuple[int, ...], *arguments: Any, reachable: Sequence[Any] = (), **constants: Any
+) -> None:
     """Launch a kernel on a GPU's matrices, or evaluate it on the CPU's: with the bits of an H200, or as the session of
     `fpsan_tools.on_cpu` that is active has it.
 
@@ -278,6 +281,7 @@ def launch_on(place: Any, kernel: Any, grid: tuple[int, ...], *arguments: Any, *
         kernel: The kernel.
         grid: Its grid.
         *arguments: Its arguments.
+        reachable: Matrices that the kernel finds by addresses in memory.
         **constants: Its constants and the compiler's options.
 
     Raises:
@@ -299,4 +303,4 @@ def launch_on(place: Any, kernel: Any, grid: tuple[int, ...], *arguments: Any, *
     if dispatch.current() is not None:
         kernel[grid](*arguments, **constants)
     else:
-        fpsan_tools.run(kernel, grid, *arguments, domain="hardware", **constants)
+        fpsan_tools.run(kernel, grid, *arguments, domain="hardware", reachable=reachable, **constants)
