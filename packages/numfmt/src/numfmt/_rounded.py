@@ -26,6 +26,7 @@ from numfmt import errorfree
 from numfmt._apply import check_nan, round_sum
 from numfmt._errors import not_a_format
 from numfmt._fast.backend import use_numba
+from numfmt._passes import GRID_LIMIT
 from numfmt._random import Seed, draw_key, philox_words
 from numfmt._scalar import ScalarArithmetic
 from numfmt.errorfree import CARRIER_PRECISION, Carried
@@ -45,8 +46,6 @@ _CARRIER_MANTISSA = 52
 _TWICE_ONE = np.int64(2 * 1023 << _CARRIER_MANTISSA)
 # Directed modes as functions of x / q.
 _WHOLE: dict[str, Callable[..., Float64Array]] = {"toward_zero": np.trunc, "up": np.ceil, "down": np.floor}
-# Exponents up to here leave room for the constant of `grid_rounder`, 2^(e + 52 - m).
-_GRID_LIMIT = 2.0**960
 _WORD_BITS = 32
 # Words from which compiled code, if it is loaded, draws them.
 _MANY_WORDS = 4096
@@ -107,7 +106,10 @@ class RoundedArithmetic:
         self.nan = check_nan(nan)
         self.random_bits = _checked_random_bits(fmt, self.mode, random_bits)
         p = fmt.precision
-        nearest = self.mode.name in ("nearest_even", "nearest_away")
+        #: The mode rounds to one of the nearest values.
+        self.nearest = nearest = self.mode.name in ("nearest_even", "nearest_away")
+        #: Largest relative error of a rounding that is clear of underflow and overflow.
+        self.error = fmt.unit_roundoff * (1.0 if nearest else 2.0)
         self._is_float64 = fmt == FP64
         self._has_odd_bit = p <= CARRIER_PRECISION - 2
         self._double_rounding_is_safe = nearest and 2 * p + 2 <= CARRIER_PRECISION
@@ -120,7 +122,7 @@ class RoundedArithmetic:
         #: Compiled steps, while a caller has them switched on by `compile`.
         self.compiled: CompiledSteps | None = None
         # Below this limit the two-operation rounding needs no look at overflow, infinities and NaN.
-        self.grid_max = min(fmt.max, _GRID_LIMIT)
+        self.grid_max = min(fmt.max, GRID_LIMIT)
         # Everything that is a multiple of the smallest subnormal, and whose sums are, stays clear of underflow.
         self.quantum = fmt.min_positive
         self._smallest_grid = np.array(2.0**fmt.emin).view(np.int64) if fmt.emin >= -1022 else np.array(0, np.int64)
@@ -134,7 +136,7 @@ class RoundedArithmetic:
         """
         fmt = self.fmt
         plain = fmt.signed and fmt.zero and fmt.subnormals and fmt.precision >= 2 and self._has_odd_bit
-        in_range = fmt.max < _GRID_LIMIT and fmt.emin - fmt.mantissa_bits >= -1022
+        in_range = fmt.max < GRID_LIMIT and fmt.emin - fmt.mantissa_bits >= -1022
         self.compiled = None
         if plain and in_range and use_numba(roundings, _WORTH_COMPILING):
             from numfmt._fast.steps import CompiledSteps
@@ -151,9 +153,7 @@ class RoundedArithmetic:
         """Whether `grid_rounder` may do that rounding."""
         return self._on_grid and self.adds_plainly(bits)
 
-    def grid_rounder(
-        self, x: Float64Array, scratch: Float64Array, out: Float64Array, *, clear: bool = False
-    ) -> Callable[[], None]:
+    def grid_rounder(self, x: Float64Array, scratch: Float64Array, out: Float64Array) -> Callable[[], None]:
         """A function that rounds x, below `grid_max` in magnitude, into out: to nearest even, in a few passes.
 
         g has the exponent of x's binade (at least emin) plus 52 - m, so that float64's own rounding of x + g cuts x
@@ -163,22 +163,24 @@ class RoundedArithmetic:
             x: Buffer of the numbers; not `out`.
             scratch: Buffer of the same shape.
             out: Buffer of the results.
-            clear: The caller knows that no result is subnormal or a negative zero, which saves two passes.
         """
         x_bits, g_bits, factor = x.view(np.int64), scratch.view(np.int64), self._grid_factor
         least, signed_zeros = self._smallest_grid, self.fmt.negative_zero
 
         def rounds() -> None:
             np.bitwise_and(x_bits, _EXPONENT_FIELD, g_bits)
-            if not clear:
-                np.maximum(g_bits, least, out=g_bits)
+            np.maximum(g_bits, least, out=g_bits)
             np.multiply(scratch, factor, scratch)
             np.add(x, scratch, out)
             np.subtract(out, scratch, out)
-            if not clear and signed_zeros:
+            if signed_zeros:
                 np.copysign(out, x, out)
 
         return rounds
+
+    def without_minus_zero(self, x: Float64Array) -> Float64Array:
+        """x, with +0 for -0 in formats that have no -0."""
+        return x if self.fmt.negative_zero else x + 0.0
 
     def round(self, x: Float64Array, random: NDArray[np.uint32] | None = None) -> Float64Array:
         """Correctly rounded float64 numbers; x is not modified."""

@@ -9,14 +9,25 @@ and the result, from which the a-priori bounds follow.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from numfmt._bits import significant_bits
+from numfmt._passes import (
+    EXACT_UNITS,
+    Extent,
+    RowArithmetic,
+    has_minus_zero,
+    reach_of_kahan,
+    reach_of_neumaier,
+    reach_of_sum,
+)
+from numfmt._passes import row as new_row
 from numfmt._rounded import RandomWords, RoundedArithmetic
 from numfmt._scalar import FEW_COLUMNS, BeyondRangeError
 from numfmt.exact import sum_rows
@@ -90,6 +101,8 @@ class Sequential:
         self._sum = np.zeros(columns.width)
         self._done = 0
         self._hoped_bits = 1
+        self._unit = math.inf  # a power of two of which every sum is a multiple
+        self._passes: RowArithmetic | None = None
 
     def add_block(self, x: Float64Array, bits: int) -> None:
         if not x.size:
@@ -103,16 +116,26 @@ class Sequential:
                 s = self._sum.copy()
                 in_range, _ = self._ops.compiled.sequential(x, s, bits, random)
             if in_range:
-                self._sum = s
+                self._sum, self._unit = s, self._ops.quantum
                 self._done += len(x)
                 return
         bits = bits or significant_bits(x)
         if self._columns.width <= FEW_COLUMNS and self._ops.scalar is not None and self._add_few(x, bits):
             return
-        if self._ops.adds_on_grid(bits):
-            self._add_on_grid(x, bits)
-        else:
-            self._add_one_by_one(x, bits)
+        narrow = RowArithmetic.narrow(self._ops, x, bits)
+        terms: NDArray[Any] = x if narrow is None else narrow
+        extent = Extent.of(terms, bits, self._ops.quantum)
+        start = 0
+        while start < len(x):
+            done = self._add_rows(terms[start:], bits, extent)
+            if not done:
+                self._unit = self._ops.quantum
+                if self._ops.adds_on_grid(bits):
+                    self._add_on_grid(x[start:], bits, extent.largest)
+                    return
+                done = min(_CAREFUL_ROWS, len(x) - start)
+                self._add_one_by_one(x[start : start + done], bits)
+            start += done
 
     def _add_few(self, x: Float64Array, bits: int) -> bool:
         """Add a block of few columns number by number, if no magnitude leaves the range."""
@@ -124,9 +147,43 @@ class Sequential:
             ]
         except BeyondRangeError:
             return False
-        self._sum = np.array(sums)
+        self._sum, self._unit = np.array(sums), self._ops.quantum
         self._done += len(x)
         return True
+
+    def _add_rows(self, x: NDArray[Any], bits: int, extent: Extent) -> int:
+        """Add as many rows at a time as provably stay in range, in few passes each; returns how many."""
+        ops, s = self._ops, self._sum
+        if not RowArithmetic.suits(ops) or not extent.unit or (ops.mode.name == "nearest_even" and has_minus_zero(s)):
+            return 0
+        unit = min(self._unit, extent.unit)
+        largest_sum = float(np.abs(s).max())
+        if self._passes is None or self._passes.dtype != x.dtype:
+            self._passes = RowArithmetic(ops, self._columns.width, x.dtype.type)
+        passes = self._passes
+
+        def rows_below(limit: float) -> int:
+            rows = len(x)
+            while rows and not reach_of_sum(largest_sum, extent.largest, rows, ops.error, ops.nearest) < limit:
+                rows //= 2
+            return rows
+
+        rows, carefully = rows_below(0.99 * passes.limit), False
+        if not ops.adds_plainly(bits):
+            exact = rows_below(min(0.99 * passes.limit, EXACT_UNITS * unit))
+            carefully = exact < min(rows, _CAREFUL_ROWS)
+            rows = rows if carefully else exact
+        if not rows:
+            return 0
+        self._unit = unit
+        out, sign = new_row(self._columns.width, x.dtype.type), -1.0 if passes.mirrored else 1.0
+        np.multiply(s, sign, out.numbers, casting="same_kind")
+        words = passes.prepare(self._columns.random(0, self._done, rows))
+        for i, terms in enumerate(x[:rows] if sign > 0 else -x[:rows]):
+            passes.add(out.numbers, terms, out, carefully, None if words is None else words[i])
+        self._sum = ops.without_minus_zero(sign * out.numbers.astype(np.float64))
+        self._done += rows
+        return rows
 
     def _add_one_by_one(self, x: Float64Array, bits: int) -> None:
         random = self._columns.random(0, self._done, len(x))
@@ -134,15 +191,9 @@ class Sequential:
             self._sum = self._ops.add(self._sum, row, bits, None if random is None else random[i])
         self._done += len(x)
 
-    def _add_on_grid(self, x: Float64Array, bits: int) -> None:
-        """The fast path: as many rows at a time as provably stay below the largest value."""
+    def _add_on_grid(self, x: Float64Array, bits: int, largest: float) -> None:
+        """To nearest even with subnormal results: as many rows at a time as provably stay below the largest value."""
         ops = self._ops
-        size = np.abs(x).ravel()
-        largest, smallest = float(size.max()), float(size.min())
-        if smallest == 0.0:
-            smallest = float(np.min(size, where=size > 0, initial=np.inf))
-        negative_zeros = bool(np.any(np.signbit(self._sum) & (self._sum == 0.0)))
-        clear = smallest >= ops.quantum * 2.0 ** (bits - 1) and not negative_zeros
         carried, scratch = np.empty_like(self._sum), np.empty_like(self._sum)
         self._sum = self._sum.copy()  # the old array may belong to a copy of this machine
         start, stop = 0, len(x)
@@ -158,7 +209,7 @@ class Sequential:
                 continue
             end = stop if rows >= stop - start else start + int(rows)
             s, add = self._sum, np.add
-            rounds = ops.grid_rounder(carried, scratch, s, clear=clear)
+            rounds = ops.grid_rounder(carried, scratch, s)
             for row in x[start:end]:
                 add(s, row, carried)
                 rounds()
@@ -170,33 +221,54 @@ class Sequential:
 
 
 class _Compensated:
-    """State of the compensated sums, and their compiled steps."""
+    """State of the compensated sums, and the ways to add a block: compiled, by numbers, in few passes, as arrays."""
+
+    _name: str  # of the compiled steps and of those on single numbers
+    _reach: Callable[[float, float, float, float], tuple[float, float, float]]
 
     def __init__(self, ops: RoundedArithmetic, columns: Columns) -> None:
         self._ops, self._columns = ops, columns
         self._sum, self._lost = np.zeros(columns.width), np.zeros(columns.width)
         self._done = 0
+        self._unit = math.inf  # a power of two of which every sum and compensation is a multiple
 
-    def _add_compiled(self, method: str, x: Float64Array, bits: int) -> bool:
+    def add_block(self, x: Float64Array, bits: int) -> None:
+        if not x.size:
+            return
+        if self._add_compiled(x, bits):
+            self._unit = self._ops.quantum
+            return
+        extent = Extent.of(x, bits, self._ops.quantum)
+        start = 0
+        while start < len(x):
+            done = self._add_rows(x[start:], bits, extent)
+            if not done:
+                self._unit = self._ops.quantum
+                done = min(_CAREFUL_ROWS, len(x) - start)
+                self._add_arrays(x[start : start + done], bits)
+                self._done += done
+            start += done
+
+    def _add_compiled(self, x: Float64Array, bits: int) -> bool:
         """Add a block with a compiled kernel or number by number, if that suits and no magnitude leaves the range."""
         if self._ops.compiled is None and self._ops.scalar is not None and self._columns.width <= FEW_COLUMNS:
-            return self._add_few(method, x, bits)
-        if self._ops.compiled is None or not x.size:
+            return self._add_few(x, bits)
+        if self._ops.compiled is None:
             return False
         random = None
         if self._columns.words is not None:
             random = [w for w in (self._columns.random(j, self._done, len(x)) for j in range(4)) if w is not None]
         s, lost = self._sum.copy(), self._lost.copy()
-        if not self._ops.compiled.compensated(method, x, s, lost, bits, random):
+        if not self._ops.compiled.compensated(self._name, x, s, lost, bits, random):
             return False
         self._sum, self._lost = s, lost
         self._done += len(x)
         return True
 
-    def _add_few(self, method: str, x: Float64Array, bits: int) -> bool:
+    def _add_few(self, x: Float64Array, bits: int) -> bool:
         p = self._ops.fmt.precision
         plain, later = self._ops.adds_plainly(max(bits, p)), self._ops.adds_plainly(p)
-        steps = getattr(self._ops.scalar, method)
+        steps = getattr(self._ops.scalar, self._name)
         try:
             columns = zip(x.T.tolist(), self._sum.tolist(), self._lost.tolist(), strict=True)
             results = [steps(column, s, c, plain, later) for column, s, c in columns]
@@ -206,13 +278,64 @@ class _Compensated:
         self._done += len(x)
         return True
 
+    def _add_rows(self, x: Float64Array, bits: int, extent: Extent) -> int:
+        """Add as many rows as provably stay in range, in few passes each; returns how many."""
+        ops = self._ops
+        suits = RowArithmetic.suits(ops) and extent.unit
+        if not suits or (ops.mode.name == "nearest_even" and has_minus_zero(self._sum)):
+            return 0
+        passes = RowArithmetic(ops, self._columns.width)
+        limit, reached, rows = 0.99 * passes.limit, 0.0, 0
+        s, c = float(np.abs(self._sum).max()), float(np.abs(self._lost).max())
+        while rows < len(x):
+            s, c, met = self._reach(s, c, extent.largest, ops.error)
+            if not met < limit:
+                break
+            reached, rows = max(reached, met), rows + 1
+        if not rows:
+            return 0
+        self._unit = min(self._unit, extent.unit)
+        exact, p = reached < EXACT_UNITS * self._unit, ops.fmt.precision
+        carefully = not (exact or ops.adds_plainly(max(bits, p))), not (exact or ops.adds_plainly(p))
+        sign = -1.0 if passes.mirrored else 1.0
+        words = [passes.prepare(self._columns.random(j, self._done, rows)) for j in range(4)]
+        self._sum, self._lost = (
+            ops.without_minus_zero(sign * v)
+            for v in self._in_passes(passes, sign * x[:rows], sign * self._sum, sign * self._lost, words, *carefully)
+        )
+        self._done += rows
+        return rows
+
+    def _add_arrays(self, x: Float64Array, bits: int) -> None:
+        """Add a block whatever it holds."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _in_passes(
+        passes: RowArithmetic,
+        x: Float64Array,
+        s: Float64Array,
+        c: Float64Array,
+        words: list[NDArray[np.int64] | None],
+        first_carefully: bool,
+        then_carefully: bool,
+    ) -> tuple[Float64Array, Float64Array]:
+        """The sums and compensations after the rows of x."""
+        raise NotImplementedError
+
+
+def _drawn(words: list[NDArray[np.int64] | None], k: int) -> list[NDArray[np.int64] | None]:
+    """The random words of one step's operations."""
+    return [None if w is None else w[k] for w in words]
+
 
 class Kahan(_Compensated):
     """Kahan's compensated sum: y = r(x - c); t = r(s + y); c = r(r(t - s) - y); s = t."""
 
-    def add_block(self, x: Float64Array, bits: int) -> None:
-        if self._add_compiled("kahan", x, bits):
-            return
+    _name = "kahan"
+    _reach = staticmethod(reach_of_kahan)
+
+    def _add_arrays(self, x: Float64Array, bits: int) -> None:
         add, p, random = self._ops.add, self._ops.fmt.precision, self._columns.random_row
         s, c = self._sum, self._lost
         for k, row in enumerate(x, self._done):
@@ -221,7 +344,28 @@ class Kahan(_Compensated):
             c = add(add(t, -s, p, random(2, k)), -y, p, random(3, k))
             s = t
         self._sum, self._lost = s, c
-        self._done += len(x)
+
+    @staticmethod
+    def _in_passes(
+        passes: RowArithmetic,
+        x: Float64Array,
+        s: Float64Array,
+        c: Float64Array,
+        words: list[NDArray[np.int64] | None],
+        first_carefully: bool,
+        then_carefully: bool,
+    ) -> tuple[Float64Array, Float64Array]:
+        add = passes.add
+        total, lost, y, t = (new_row(len(s)) for _ in range(4))
+        total.numbers[:], lost.numbers[:] = s, c
+        for k, terms in enumerate(x):
+            w0, w1, w2, w3 = _drawn(words, k)
+            add(terms, lost.numbers, y, first_carefully, w0, minus=True)
+            add(total.numbers, y.numbers, t, then_carefully, w1)
+            add(t.numbers, total.numbers, lost, then_carefully, w2, minus=True)
+            add(lost.numbers, y.numbers, lost, then_carefully, w3, minus=True)
+            total, t = t, total
+        return total.numbers, lost.numbers
 
     def total(self) -> Float64Array:
         return self._sum.copy()
@@ -230,9 +374,10 @@ class Kahan(_Compensated):
 class Neumaier(_Compensated):
     """Neumaier's variant: the error of s + x is found from the larger operand, added to c, and c to s at the end."""
 
-    def add_block(self, x: Float64Array, bits: int) -> None:
-        if self._add_compiled("neumaier", x, bits):
-            return
+    _name = "neumaier"
+    _reach = staticmethod(reach_of_neumaier)
+
+    def _add_arrays(self, x: Float64Array, bits: int) -> None:
         add, p, random = self._ops.add, self._ops.fmt.precision, self._columns.random_row
         wide = max(bits, p)
         s, c = self._sum, self._lost
@@ -244,7 +389,35 @@ class Neumaier(_Compensated):
             c = add(c, error, p, random(3, k))
             s = t
         self._sum, self._lost = s, c
-        self._done += len(x)
+
+    @staticmethod
+    def _in_passes(
+        passes: RowArithmetic,
+        x: Float64Array,
+        s: Float64Array,
+        c: Float64Array,
+        words: list[NDArray[np.int64] | None],
+        first_carefully: bool,
+        then_carefully: bool,
+    ) -> tuple[Float64Array, Float64Array]:
+        add = passes.add
+        total, lost, t, error = (new_row(len(s)) for _ in range(4))
+        total.numbers[:], lost.numbers[:] = s, c
+        large, small, size, swap = np.empty_like(s), np.empty_like(s), np.empty_like(s), np.empty(len(s), np.bool_)
+        for k, (terms, sizes) in enumerate(zip(x, np.abs(x), strict=True)):
+            w0, w1, w2, w3 = _drawn(words, k)
+            add(total.numbers, terms, t, first_carefully, w0)
+            np.abs(total.numbers, size)
+            np.greater(sizes, size, swap)
+            np.copyto(large, total.numbers)
+            np.copyto(large, terms, where=swap)
+            np.copyto(small, terms)
+            np.copyto(small, total.numbers, where=swap)
+            add(large, t.numbers, error, first_carefully, w1, minus=True)
+            add(error.numbers, small, error, first_carefully, w2)
+            add(lost.numbers, error.numbers, lost, then_carefully, w3)
+            total, t = t, total
+        return total.numbers, lost.numbers
 
     def total(self) -> Float64Array:
         return self._ops.add(self._sum, self._lost, self._ops.fmt.precision, self._columns.random_row(4, 0))

@@ -21,8 +21,10 @@ from numfmt.rounding import OverflowPolicy, RoundingMode
 
 Float64Array = NDArray[np.float64]
 
-# Elements of a block of terms, and columns that are summed together: their buffers stay in the second-level cache.
+# Elements of a block of terms, and columns that are summed together: their buffers stay in the second-level cache. What
+# is found out about a block must pay for it in as many rows.
 _BLOCK = 1 << 15
+_ROWS = 32
 # Elements of a block that compiled code reads where it lies.
 _VIEWED_BLOCK = 1 << 19
 _COLUMNS = 1 << 14
@@ -104,10 +106,12 @@ class SumPlan:
 
     def bits_for(self, machine: Summation, block: Float64Array) -> int:
         """Bits of a block's terms, as the machine needs to know them: `UNKNOWN` where it finds out itself."""
-        if not self.ops.adds_plainly(1):
-            return CARRIER_PRECISION  # the mode takes the careful way with all terms
-        finds_out = isinstance(machine, Sequential | PromotedSequential) and self.ops.compiled is not None
-        return UNKNOWN if finds_out else significant_bits(block)
+        if self.ops.compiled is not None:
+            if not self.ops.adds_plainly(1):
+                return CARRIER_PRECISION  # compiled steps of the mode take the careful way with all terms
+            if isinstance(machine, Sequential | PromotedSequential):
+                return UNKNOWN
+        return significant_bits(block)
 
     def words(self, seed: Seed) -> RandomWords | None:
         """The source of random integers, None in deterministic modes."""
@@ -173,7 +177,7 @@ def column_blocks(count: int, size: int = _COLUMNS) -> Iterator[tuple[int, int]]
 
 def term_slices(terms: int, width: int, size: int = _BLOCK) -> Iterator[slice]:
     """The terms that are added in one block of about `size` elements, for a machine of some width, in order."""
-    step = max(1, size // max(width, 1))
+    step = max(_ROWS, size // max(width, 1))
     for start in range(0, terms, step):
         yield slice(start, min(start + step, terms))
 
