@@ -74,10 +74,12 @@ class Record:
     Attributes:
         launches: (compiled kernel, grid, arguments in the order of the kernel's signature) of each launch.
         complete: False once something was launched that cannot be replayed.
+        seen: Launches that Triton told of: more than in `launches` if one did not go through `launch`.
     """
 
     launches: list[tuple[Any, tuple[int, ...], tuple[Any, ...]]] = field(default_factory=list)
     complete: bool = True
+    seen: int = 0
 
     def plan(self, tensors: Sequence[Any]) -> Plan | None:
         """The plan to replay the call with other tensors in the places of these.
@@ -90,7 +92,9 @@ class Record:
         """
         import triton
 
-        if not self.complete or not self.launches or not triton.__version__.startswith(_REPLAYABLE_VERSIONS):
+        if not self.complete or not self.launches or self.seen != len(self.launches):
+            return None
+        if not triton.__version__.startswith(_REPLAYABLE_VERSIONS):
             return None
         # By address, so that a view of a tensor is that tensor. Two tensors that begin at one address now may begin at
         # two next time: which address goes where would be a guess.
@@ -124,11 +128,20 @@ def _step(launch: tuple[Any, tuple[int, ...], tuple[Any, ...]], places: dict[int
 @contextlib.contextmanager
 def record() -> Iterator[Record]:
     """Records the launches of this thread inside the block; recordings nest, the innermost one gets them."""
+    import triton
+
     outer = getattr(_recording, "current", None)
     _recording.current = current = Record()
+
+    def count(metadata: Any) -> None:
+        current.seen += 1
+
+    hooks = triton.knobs.runtime.launch_enter_hook
+    hooks.add(count)
     try:
         yield current
     finally:
+        hooks.remove(count)
         _recording.current = outer
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tritongemm import launches
 from tritongemm.configurations import Config
 from tritongemm.elements import ELEMENTS, RESULTS, Element, address_of, element_of, empty_like, strides_of
 from tritongemm.errors import UsageError
@@ -295,7 +296,7 @@ def launch_on(
         torch = sys.modules["torch"]
         elsewhere = place.device.index != torch.cuda.current_device()
         with torch.cuda.device(place.device) if elsewhere else nullcontext():
-            kernel[grid](*arguments, **constants)
+            launches.launch(kernel, grid, *arguments, **constants)
         return
     import fpsan_tools
     from fpsan_tools import dispatch
