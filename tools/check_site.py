@@ -44,7 +44,7 @@ JS_LOAD = re.compile(
 # reference ([`x`][y.z]) that nothing defines, and a mark of the site's own hooks.
 RAW = re.compile(
     r":(?:func|data|class|meth|attr|mod|obj|exc|ref|doc|math|term|py:\w+):(?=$|`)"
-    r"|\]\[[a-z_]\w*(?:\.\w+)+\]|\[\[(?:api|cli|results|rules) "
+    r"|\]\[[a-z_]\w*(?:\.\w+)+\]|\[\[(?:api|cli|results|rules|file|run|picture) "
 )
 
 

@@ -5,7 +5,8 @@ from the docstring, under the name that users import, wherever the code lies. Na
 its own. A line `[[cli MODULE:FUNCTION]]` becomes the help of a command and of its subcommands, from the parser that the
 function makes. A line `[[results VIEW NAME]]` becomes figures of bench/results (see site_results.py), and
 `[[results overview]]` the list of all of them. A line `[[rules VIEW]]` becomes a table of the payload algebra (see
-site_rules.py).
+site_rules.py). Lines `[[file NAME]]`, `[[run COMMAND]]` and `[[picture NAME: TEXT]]` are examples (see
+site_examples.py).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from unittest import mock
 TOOLS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TOOLS))
 
+import site_examples  # noqa: E402
 import site_results  # noqa: E402
 
 DOCS = TOOLS.parent / "docs"
@@ -69,6 +71,7 @@ def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     markdown = COMMAND.sub(lambda mark: "\n".join(manual(mark[1], mark[2])), markdown)
     markdown = RESULTS.sub(lambda mark: results(mark[1], mark[2], _source or "index.md"), markdown)
     markdown = RULES.sub(lambda mark: rules(mark[1]), markdown)
+    markdown = site_examples.render(markdown, _source, DOCS)
     return MARK.sub(lambda mark: "\n".join(entries(mark[1])), markdown)
 
 
