@@ -190,6 +190,53 @@ def bars_of_errors(name: str, data: Data) -> Iterator[str]:
     yield bars("rms error in units of u·Σ|p|: shorter is better", rows, [_called("library", data)])
 
 
+# The home page's words, by language.
+SUMMARY = {
+    "en": {
+        "library": "library (cuBLAS)",
+        "blocked_kernel": "blocked tl.dot",
+        "strided_lanes_kernel": "strided lanes",
+        "caption": "FP32 products on an {device}, M = {M}, K = {K}, N = {N}: rms error / u·Σ|p|, and misses of "
+        "{tolerance} against float64 among {outputs} outputs",
+        "misses": "{error} · {count} misses",
+    },
+    "zh": {
+        "library": "库（cuBLAS）",
+        "blocked_kernel": "分块 tl.dot",
+        "strided_lanes_kernel": "并行累加（strided lanes）",
+        "caption": "{device} 上的 FP32 乘积，M = {M}，K = {K}，N = {N}：误差均方根 / u·Σ|p|，以及 {outputs} 个输出中以 "
+        "{tolerance} 与 float64 相比不通过的个数",
+        "misses": "{error} · {count} 处不通过",
+    },
+}
+
+
+def _summary(data: Data, language: str) -> str:
+    words = SUMMARY[language]
+    product, reports = data["product"], _strata(data)
+    tolerance = f"atol = rtol = {product['atol']:g}".replace("0.0001", "1e-4")
+    facts = {**product, "tolerance": tolerance, "outputs": figure(data["rounding"]["evaluated"])}
+    facts["device"] = data["device"].partition(" (")[0]
+    rows = []
+    for key in SERIES:
+        report = reports[key]
+        text = words["misses"].format(error=figure(report["rms_scaled"]), count=report["outside"])
+        rows.append((words[key if key == "library" else report["name"]], report["rms_scaled"], text))
+    return bars(words["caption"].format(**facts), rows, [words["library"]])
+
+
+@view
+def summary(name: str, data: Data) -> Iterator[str]:
+    """Errors and misses in one chart, for the home page."""
+    yield _summary(data, "en")
+
+
+@view
+def summary_zh(name: str, data: Data) -> Iterator[str]:
+    """The same in Chinese."""
+    yield _summary(data, "zh")
+
+
 @view
 def errors(name: str, data: Data) -> Iterator[str]:
     """How errors are distributed, and how they grow with the condition number."""
@@ -315,7 +362,9 @@ def libraries(name: str, data: Data) -> Iterator[str]:
         order = f"`{first.partition('(')[0]}`" if first else "two orders"
         return order if share == 1 else f"{order}, {100 * share:.0f} %"
 
-    rows = [[shape.replace("x", " × "), *(cell(operation, shape) for operation in operations)] for shape in shapes]
+    rows = [
+        [shape.replace("x", "\u00a0×\u00a0"), *(cell(operation, shape) for operation in operations)] for shape in shapes
+    ]
     yield from table(["M × N × K", *operations], rows, len(operations) + 1)
 
 

@@ -1,9 +1,12 @@
-"""The site's pages in other languages do not drift from the English ones."""
+"""The site's pages and lectures in other languages do not drift from the English ones, in structure nor in content."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shutil
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -20,19 +23,34 @@ def english(path: Path) -> Path:
 
 
 def structure(text: str) -> dict[str, list[str]]:
-    """What must not differ: headings' levels, code, links, controls, and the figures in tables."""
+    """What must not differ: headings, paragraphs, code, links, controls, figures, and what the site's hooks fill in."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
     code = re.findall(r"```.*?```", text, re.DOTALL)
-    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    prose = re.sub(r"```.*?```", "```", text, flags=re.DOTALL)
     # Commentary in code is translated; a lecture is asked for in the page's language.
     code = [re.sub(r'#.*|lang="\w+", |--lang \w+ ?', "", block) for block in code]
+    inline = [re.sub(r" --lang \w+|['\"]", "", found) for found in re.findall(r"`[^`\n]+`", prose)]
+    plain = re.sub(r"`[^`\n]*`|\]\([^)]*\)|<[^>]*>", "", prose)
     return {
         "headings": re.findall(r"^#+", prose, re.MULTILINE),
+        "blocks": [kind(block) for block in re.split(r"\n\s*\n", prose.strip())],
+        "items": re.findall(r"^\s*(?:- |\d+\. |\| )", prose, re.MULTILINE),
         "code": [re.sub(r"\s+", " ", block) for block in code],
+        "words in code": sorted(inline),
         "links": sorted(re.findall(r"\]\(([^)]+)\)", prose)),
         "parts": re.findall(r'(?:id|data-part|class|type|min|max)="[^"]*"', prose),
         "scripts": [source.removeprefix("../") for source in re.findall(r'<script src="([^"]+)"', prose)],
         "figures": re.findall(r"(?<=\| )[*\d.]+(?= \|)", prose),
+        "numbers": sorted(re.findall(r"\d[\d.,]*\d|\d", plain)),
+        "emphasis": ["**"] * len(re.findall(r"\*\*[^*]+\*\*", plain)),
+        "marks": [mark.replace("-zh ", " ") for mark in re.findall(r"^\[\[.*\]\]$", prose, re.MULTILINE)],
     }
+
+
+def kind(block: str) -> str:
+    """What a block of Markdown is: a heading, a list, a table, HTML, a note, a mark, or text."""
+    start = re.match(r"#+|- |\d+\. |\||!!!|\?\?\?|<|\[\[|:  |```", block.strip())
+    return start[0].strip() if start else "text"
 
 
 @pytest.mark.parametrize("path", [p for p in MUST_HAVE if ".zh." not in p])
@@ -50,16 +68,98 @@ def test_a_translation_has_the_structure_of_its_original(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "kind"),
+    ("change", "differing"),
     [
-        (("## B", "# B"), "headings"),
-        (("run()", "walk()"), "code"),
-        (("(c.md)", "(d.md)"), "links"),
-        (("| 0.4 |", "| 0.5 |"), "figures"),
-        (('data-part="x"', 'data-part="y"'), "parts"),
+        (("## B", "# B"), ["headings", "blocks"]),
+        (("run()", "walk()"), ["code"]),
+        (("(c.md)", "(d.md)"), ["links"]),
+        (("| 0.4 |", "| 0.5 |"), ["figures", "numbers"]),
+        (('data-part="x"', 'data-part="y"'), ["parts"]),
+        (("`--quick`", "`--slow`"), ["words in code"]),
+        (("256 lanes", "128 lanes"), ["numbers"]),
+        (("**not**", "not"), ["emphasis"]),
+        (("- two\n", ""), ["items"]),
+        (("One more.\n\n", ""), ["blocks"]),
+        (("[[results a b]]", "[[results a c]]"), ["marks"]),
     ],
 )
-def test_planted_drift_is_seen(change: tuple[str, str], kind: str) -> None:
-    text = '# A\n\n## B\n\n[c](c.md)\n\n```python\nrun()  # do\n```\n\n| 0.4 | 2 |\n<input data-part="x">\n'
+def test_planted_drift_is_seen(change: tuple[str, str], differing: list[str]) -> None:
+    text = (
+        "# A\n\n## B\n\n[c](c.md)\n\n```python\nrun()  # do\n```\n\n| 0.4 | 2 |\n<input data-part=x>\n\n"
+        "Use `--quick` with 256 lanes, **not** less.\n\n- one\n- two\n- three\n\nOne more.\n\n[[results a b]]\n"
+    ).replace("data-part=x", 'data-part="x"')
+    assert change[0] in text
     before, after = structure(text), structure(text.replace(*change))
-    assert [key for key in before if before[key] != after[key]] == [kind]
+    assert [key for key in before if before[key] != after[key]] == differing
+
+
+# Content.
+
+TOOL = DOCS.parent / "tools" / "translations.py"
+
+
+def load_tool(root: Path | None = None) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("translations", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if root is not None:
+        module.ROOT, module.LOCK = root, root / "translations.json"
+        module.CATALOGUES = root / "catalogues"
+    return module
+
+
+def test_no_translation_is_older_than_its_text() -> None:
+    assert load_tool().report() == []
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    (tmp_path / "docs").mkdir()
+    for name in ("index.md", "index.zh.md"):
+        shutil.copy(DOCS / name, tmp_path / "docs")
+    for language, word in (("en", "A sum."), ("zh", "一个和。")):
+        (tmp_path / "catalogues" / language).mkdir(parents=True)
+        (tmp_path / "catalogues" / language / "sums.toml").write_text(f'[title]\nlong = "{word}"\nlist = ["1", "2"]\n')
+    tool = load_tool(tmp_path)
+    assert tool.main([]) == 1, "nothing is accepted yet"
+    assert tool.main(["--accept"]) == 0
+    return tmp_path
+
+
+def test_a_changed_word_makes_a_translation_stale_until_it_is_accepted(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool, page = load_tool(copy), copy / "docs" / "index.md"
+    page.write_text(page.read_text(encoding="utf-8").replace("Two matrix kernels", "Two kernels"), encoding="utf-8")
+    assert tool.main([]) == 1
+    said = capsys.readouterr().out
+    assert "docs/index.zh.md is of an older English text" in said
+    assert "Two kernels" in said
+    assert "sums" not in said
+    assert tool.main(["--accept", "docs/index.zh.md"]) == 0
+
+
+def test_a_paragraph_taken_out_and_a_changed_text_of_a_lecture_are_seen(copy: Path) -> None:
+    tool, page = load_tool(copy), copy / "docs" / "index.md"
+    blocks = page.read_text(encoding="utf-8").split("\n\n")
+    page.write_text("\n\n".join(blocks[:2] + blocks[3:]), encoding="utf-8")
+    (copy / "catalogues" / "en" / "sums.toml").write_text('[title]\nlong = "A sum."\nlist = ["1", "3"]\n')
+    lines = tool.report()
+    assert len(lines) == 2
+    assert "title.list.1" in lines[0]
+    assert "something was taken out" in lines[1]
+
+
+def test_other_spaces_are_no_change(copy: Path) -> None:
+    page = copy / "docs" / "index.md"
+    page.write_text(page.read_text(encoding="utf-8").replace("Two matrix", "Two\nmatrix"), encoding="utf-8")
+    assert load_tool(copy).report() == []
+
+
+def test_a_translation_without_a_text_and_a_wrong_name_are_told(copy: Path) -> None:
+    (copy / "docs" / "lost.zh.md").write_text("x")
+    assert load_tool(copy).report() == ["docs/lost.zh.md: there is no docs/lost.md that it could translate"]
+    with pytest.raises(SystemExit, match=r"index\.zh is no translation; did you mean docs/index\.zh\.md\?"):
+        load_tool(copy).main(["--accept", "docs/index.zh"])

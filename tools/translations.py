@@ -1,0 +1,147 @@
+"""Which translations are older than their English text: `python tools/translations.py [--accept [PATH ...]]`.
+
+`tools/translations.json` holds short digests of the English passages that each translation was made from: paragraphs of
+a page, texts of a lecture's catalogue. When a passage changes, its translation is stale until somebody has read both
+and accepted it. Without options the stale ones are listed, and the exit status is 1 if there are any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import hashlib
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCK = ROOT / "tools" / "translations.json"
+CATALOGUES = ROOT / "packages" / "lectures" / "src" / "numfmt_lectures" / "catalogues"
+
+
+def pairs() -> dict[Path, Path]:
+    """Every translation and the English file that it follows."""
+    found = {path: path.with_name(path.name.replace(".zh.md", ".md")) for path in (ROOT / "docs").rglob("*.zh.md")}
+    found |= {path: CATALOGUES / "en" / path.name for path in (CATALOGUES / "zh").glob("*.toml")}
+    return dict(sorted(found.items()))
+
+
+def passages(path: Path) -> dict[str, str]:
+    """A file's passages under a name that a reader finds them by.
+
+    Args:
+        path: a page (its paragraphs, code and tables) or a catalogue (its texts).
+
+    Returns:
+        Name to text, in the order of the file.
+    """
+    text = path.read_text(encoding="utf-8")
+    found: dict[str, str] = {}
+    if path.suffix == ".toml":
+        _walk(tomllib.loads(text), "", found)
+        return found
+    for number, block in enumerate(re.split(r"\n\s*\n", text.strip())):
+        words = " ".join(block.split())
+        found[f"{number + 1}: {words[:50]}"] = words
+    return found
+
+
+def _walk(node: Any, path: str, found: dict[str, str]) -> None:
+    if isinstance(node, dict | list):
+        for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+            _walk(value, f"{path}.{key}" if path else str(key), found)
+    else:
+        found[path] = " ".join(str(node).split())
+
+
+def digest(text: str) -> str:
+    """A few digits that change with the text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
+
+
+def stale(path: Path, known: str) -> list[str]:
+    """Names of an English file's passages that are not those of the digests, and what was taken out.
+
+    Args:
+        path: the English file.
+        known: digests of the passages that its translation was made from, in order.
+
+    Returns:
+        Nothing if the translation is of this text.
+    """
+    now = passages(path)
+    names, before, after = list(now), known.split(), [digest(text) for text in now.values()]
+    found: list[str] = []
+    for kind, _, _, first, last in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind == "delete":
+            found.append(f"something was taken out before {names[first] if first < len(names) else 'the end'}")
+        elif kind != "equal":
+            found += names[first:last]
+    return found
+
+
+def lock() -> dict[str, str]:
+    """The digests that were accepted: translation to English passages."""
+    accepted: dict[str, str] = json.loads(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
+    return accepted
+
+
+def report() -> list[str]:
+    """A sentence for each translation that is older than its text, was never accepted, or has no English text."""
+    accepted, lines = lock(), []
+    for translation, english in pairs().items():
+        name = translation.relative_to(ROOT).as_posix()
+        if not english.exists():
+            lines.append(f"{name}: there is no {english.relative_to(ROOT).as_posix()} that it could translate")
+            continue
+        changed = stale(english, accepted.get(name, ""))
+        if changed:
+            few = "; ".join(changed[:4]) + (f"; and {len(changed) - 4} more" if len(changed) > 4 else "")
+            lines.append(
+                f"{name} is of an older English text. Changed: {few}. Revise it, then: "
+                f"python tools/translations.py --accept {name}"
+            )
+    return lines
+
+
+def accept(names: list[str]) -> None:
+    """Note that translations say what their English texts say now; all of them if none is named.
+
+    Raises:
+        SystemExit: a name is no translation.
+    """
+    accepted = lock()
+    known = {path.relative_to(ROOT).as_posix(): english for path, english in pairs().items()}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        close = difflib.get_close_matches(unknown[0], known, 1, 0.3)
+        raise SystemExit(
+            f"translations: {unknown[0]} is no translation" + (f"; did you mean {close[0]}?" if close else "")
+        )
+    for name in names or known:
+        accepted[name] = " ".join(digest(text) for text in passages(known[name]).values())
+    kept = {name: accepted[name] for name in sorted(accepted) if name in known}
+    temporary = LOCK.with_suffix(".tmp")
+    temporary.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
+    temporary.replace(LOCK)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """List stale translations, or accept some."""
+    parser = argparse.ArgumentParser(description="Which translations are older than their English text.")
+    parser.add_argument(
+        "--accept", nargs="*", metavar="PATH", help="these translations say what the English says now; all without PATH"
+    )
+    options = parser.parse_args(arguments)
+    if options.accept is not None:
+        accept(options.accept)
+    lines = report()
+    print("\n".join(lines) if lines else f"{len(pairs())} translations are of today's English text")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
