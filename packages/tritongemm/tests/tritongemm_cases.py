@@ -64,7 +64,14 @@ def tensor(array: np.ndarray, dtype: str, device: str = "cuda"):
 
 
 def bits(x) -> np.ndarray:
-    """The bit patterns of a matrix, wherever it is."""
+    """The bit patterns of a matrix, wherever it is; of fp64 without the payloads of NaN, which nobody promises."""
+    made = _patterns(x)
+    if made.dtype == np.uint64:
+        made = np.where(np.isnan(made.view(np.float64)), np.uint64(0x7FF8 << 48), made)
+    return made
+
+
+def _patterns(x) -> np.ndarray:
     if hasattr(x, "detach"):
         import torch
 

@@ -28,7 +28,7 @@ from tritongemm.kernels.finishing import finish
 from tritongemm.kernels.mainloop import sum_of_products
 from tritongemm.kernels.problems import Operands, launch
 from tritongemm.kernels.tiles import extent, tile_of, tiles_in
-from tritongemm.modes import Mode
+from tritongemm.modes import Mode, canonical
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -145,14 +145,18 @@ def predict_in_parts(mode: Mode, a: Any, b: Any, cuts: Sequence[int]) -> Array:
         cuts: Where parts begin, 0 included, ascending; the last part ends at K.
     """
     first, second = element_of(a, "a"), element_of(b, "b")
-    x, y = values_of(a, first), values_of(b, second)
+    return added_parts(mode, values_of(a, first), values_of(b, second), (first.name, second.name), cuts)
+
+
+def added_parts(mode: Mode, x: Array, y: Array, types: tuple[str, str], cuts: Sequence[int]) -> Array:
+    """`predict_in_parts` for values of the operands' types in wider arrays."""
     total: Array | None = None
     for low, high in zip(cuts, [*cuts[1:], x.shape[1]], strict=True):
-        part = mode.predict(x[:, low:high], y[low:high], types=(first.name, second.name))
+        part = mode.predict(x[:, low:high], y[low:high], types=types)
         with np.errstate(over="ignore", invalid="ignore"):
             total = part if total is None else np.asarray(total + part)
     assert total is not None
-    return np.asarray(total + total.dtype.type(0))
+    return canonical(np.asarray(total + total.dtype.type(0)))
 
 
 def predict_split_k(mode: Mode, a: Any, b: Any, config: Config) -> Array:

@@ -25,12 +25,12 @@ import triton
 import triton.language as tl
 
 from tritongemm.configurations import Config
-from tritongemm.elements import empty_like
+from tritongemm.elements import element_of, empty_like, values_of
 from tritongemm.kernels.blocked import blocked_config, takes_blocked
 from tritongemm.kernels.epilogue import deliver
 from tritongemm.kernels.mainloop import sum_of_products
 from tritongemm.kernels.problems import LARGEST_INT32, Operands, launch
-from tritongemm.kernels.split_k import predict_in_parts
+from tritongemm.kernels.split_k import added_parts
 from tritongemm.kernels.tiles import extent, tile_of, tiles_in
 from tritongemm.modes import Mode
 
@@ -244,21 +244,22 @@ def predict_stream_k(mode: Mode, a: Any, b: Any, config: Config) -> Array:
 
     Args:
         mode: The precision mode.
-        a: (M, K) matrix, NumPy.
+        a: (M, K) matrix.
         b: (K, N) matrix.
         config: The configuration.
     """
-    (M, K), N = a.shape, b.shape[1]
+    first, second = element_of(a, "a"), element_of(b, "b")
+    x, y, types = values_of(a, first), values_of(b, second), (first.name, second.name)
+    (M, K), N = x.shape, y.shape[1]
     high, wide, deep, workers = config.block_m, config.block_n, config.block_k, config.splits
     steps, columns = -(-K // deep), -(-N // wide)
     tiles = -(-M // high) * columns
     share, more = divmod(tiles * steps, workers)
     begins = [worker * share + min(worker, more) for worker in range(workers)]
-    dtype = np.float64 if a.dtype == np.float64 else np.float32
-    c = np.empty((M, N), dtype)
+    c = np.empty((M, N), x.dtype)
     for tile in range(tiles):
         cuts = sorted({0, *(begin - tile * steps for begin in begins if 0 < begin - tile * steps < steps)})
         rows = slice(tile // columns * high, (tile // columns + 1) * high)
         span = slice(tile % columns * wide, (tile % columns + 1) * wide)
-        c[rows, span] = predict_in_parts(mode, a[rows], b[:, span], [cut * deep for cut in cuts])
+        c[rows, span] = added_parts(mode, x[rows], y[:, span], types, [cut * deep for cut in cuts])
     return c
