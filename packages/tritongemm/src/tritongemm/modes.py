@@ -10,9 +10,8 @@ result's type (`tritongemm.kernels.epilogue`). Zero sums are +0.
 
 from __future__ import annotations
 
-import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,15 +22,13 @@ from numfmt import matrix_units
 from numfmt.matrix_units import Schedule
 from tritongemm.elements import ELEMENTS, FP8, Element, element_named, element_of, values_of
 from tritongemm.errors import UsageError, nearest
-from tritongemm.promises import Error, Promise, lost, on_unit, rounded
+from tritongemm.promises import SPLITS, WHOLE, Promise, Split, of_chain, on_matrix_unit
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Types = tuple[str, str]
 
 SPLIT_BLOCK = 32
 """Products over which the parts of split fp32 operands are added up before their sum goes to the accumulator."""
-
-_FP32, _FP64 = ELEMENTS["fp32"].format, ELEMENTS["fp64"].format
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,61 +68,62 @@ class Arithmetic(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnUnit:
-    """Products on one of numfmt's matrix units, in the order of a schedule.
-
-    Attributes:
-        unit: Name of the unit.
-        schedule: The order.
-        inputs: Format that the unit reads, where it is not the operands' own.
-        interval: Products between additions to an fp32 accumulator, or None for a single chain.
-        dot: See `Arithmetic`.
-    """
-
-    unit: str
-    schedule: Schedule
-    inputs: str | None = None
-    interval: int | None = None
-    dot: Dot = field(default_factory=Dot)
-
-    def predict(self, a: Array, b: Array, types: Types) -> Array:
-        keys = self._keys(types)
-        if self.dot.prepare == "tf32":
-            a, b = to_tf32(a), to_tf32(b)
-        unit = "hopper" if self.dot.input_precision in matrix_units_splits() else self.unit
-        if a.shape[1] == 0:
-            return np.zeros((a.shape[0], b.shape[1]), np.float32)
-        c = matrix_units.matmul(a, b, unit=unit, inputs=keys, schedule=self.schedule, pad_k=True)
-        return np.asarray(c + np.float32(0))
-
-    def _keys(self, types: Types) -> tuple[str, str]:
-        own = (_UNIT_KEYS[types[0]], _UNIT_KEYS[types[1]])
-        return own if self.inputs is None else (self.inputs, self.inputs)
-
-    def promise(self, K: int, types: Types) -> Promise:
-        return _promise(self, K, types)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fp64Chain:
-    """One serial chain of fp64 fused multiply-adds in ascending k."""
+class Chain:
+    """One serial chain of fused multiply-adds in ascending k, in fp32 or fp64."""
 
     dot: Dot = field(default_factory=Dot)
 
     def predict(self, a: Array, b: Array, types: Types) -> Array:
+        """See `Arithmetic`."""
+        if types[0] != "fp64":
+            return np.asarray(matrix_units.matmul(a, b, unit="simt.fma", inputs="fp32") + np.float32(0))
         c = np.zeros((a.shape[0], b.shape[1]))
         for k in range(a.shape[1]):
-            c = np.asarray(numfmt.fma(a[:, k, None], b[None, k, :], c, _FP64))
+            c = np.asarray(numfmt.fma(a[:, k, None], b[None, k, :], c, ELEMENTS["fp64"].format))
         return np.asarray(c + 0.0)
 
     def promise(self, K: int, types: Types) -> Promise:
-        error = rounded(Error(), K, _FP64.unit_roundoff)
-        return Promise(
-            error.bound,
-            (1 + error.bound) * K * _FP64.min_subnormal / 2,
-            error.probable,
-            "one serial chain over k in fp64",
-        )
+        """See `Arithmetic`."""
+        return of_chain(K, ELEMENTS[types[0]].format)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnUnit:
+    """Products on Hopper's tensor core, in the order of a schedule of numfmt's.
+
+    Attributes:
+        schedule: The order.
+        inputs: Format key of the operands for the schedule, where it is not their own.
+        multiplied: Format key of what the unit multiplies, where it is not the operands' own.
+        interval: Products between additions to an fp32 sum, or None for a single chain.
+        split: What becomes of fp32 operands first.
+        dot: See `Arithmetic`.
+    """
+
+    schedule: Schedule
+    inputs: str | None = None
+    multiplied: str | None = None
+    interval: int | None = None
+    split: Split = WHOLE
+    dot: Dot = field(default_factory=Dot)
+
+    def predict(self, a: Array, b: Array, types: Types) -> Array:
+        """See `Arithmetic`."""
+        if a.shape[1] == 0:
+            return np.zeros((a.shape[0], b.shape[1]), np.float32)
+        if self.dot.prepare == "tf32":
+            a, b = to_tf32(a), to_tf32(b)
+        keys = (_UNIT_KEYS[types[0]], _UNIT_KEYS[types[1]]) if self.inputs is None else (self.inputs, self.inputs)
+        # A schedule of tl.dot chooses among the architecture's instructions.
+        unit = "hopper.wgmma" if self.inputs != "fp32" else "hopper"
+        return np.asarray(matrix_units.matmul(a, b, unit=unit, inputs=keys, schedule=self.schedule, pad_k=True))
+
+    def promise(self, K: int, types: Types) -> Promise:
+        """See `Arithmetic`."""
+        keys = [_UNIT_KEYS[name] if self.multiplied is None else self.multiplied for name in types]
+        facts = matrix_units.find_unit("hopper.wgmma", (keys[0], keys[1]))
+        coarser = max((_FORMATS[key] for key in keys), key=lambda fmt: fmt.min_normal)
+        return on_matrix_unit(facts, K, coarser, interval=self.interval, split=self.split)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,11 +133,11 @@ class ChainedParts:
     dot: Dot
 
     def predict(self, a: Array, b: Array, types: Types) -> Array:
+        """See `Arithmetic`."""
         c = np.zeros((a.shape[0], b.shape[1]), np.float32)
         left, right = bf16_parts(a), bf16_parts(b)
-        block = self.dot.block_k or SPLIT_BLOCK
-        for start in range(0, a.shape[1], block):
-            k = slice(start, start + block)
+        for start in range(0, a.shape[1], SPLIT_BLOCK):
+            k = slice(start, start + SPLIT_BLOCK)
             for i, j in SIX_PRODUCTS:
                 c = np.asarray(
                     matrix_units.matmul(left[i][:, k], right[j][k], c, "hopper.wgmma", inputs="bf16", pad_k=True)
@@ -147,15 +145,11 @@ class ChainedParts:
         return c
 
     def promise(self, K: int, types: Types) -> Promise:
-        steps = len(SIX_PRODUCTS) * -(-K // 16)
-        error = on_unit(lost(Error(), 2.0**-22), steps, 16, 25, 23)
-        return Promise(
-            error.bound,
-            _split_underflow(K),
-            error.probable,
-            f"six products of bf16 parts per {self.dot.block_k} of k, all in one chain on the tensor core",
-            largest=_LARGEST_SPLIT,
-        )
+        """See `Arithmetic`."""
+        facts = matrix_units.find_unit("hopper.wgmma", "bf16")
+        # A chain over all of K, padded to whole blocks.
+        padded = -(-K // SPLIT_BLOCK) * SPLIT_BLOCK
+        return on_matrix_unit(facts, padded, _FORMATS["bf16"], split=SPLITS["bf16x6"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,6 +267,10 @@ def canonical(values: Array) -> Array:
     return np.where(missing, np.uint32(0x7FFFFFFF), np.ascontiguousarray(values).view(np.uint32)).view(np.float32)
 
 
+_UNIT_KEYS = {"fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8e4m3fn": "e4m3", "fp8e5m2": "e5m2"}
+_FORMATS = {key: ELEMENTS[name].format for name, key in _UNIT_KEYS.items()} | {"tf32": numfmt.TF32}
+
+
 # --------------------------------------------------------------------------------------------------- parts of operands
 _TF32_DROPPED = 13
 _BF16_DROPPED = 16
@@ -305,79 +303,6 @@ def _bf16(x: Array) -> Array:
     return np.where(np.isnan(x), x, rounded_bits.view(np.float32))
 
 
-@functools.cache
-def matrix_units_splits() -> tuple[str, ...]:
-    """The input precisions that numfmt's schedule of `tl.dot` splits operands for."""
-    return ("tf32x3", "bf16x3", "bf16x6")
-
-
-# ------------------------------------------------------------------------------------------------------------ promises
-_UNIT_KEYS = {"fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8e4m3fn": "e4m3", "fp8e5m2": "e5m2"}
-# What splitting leaves of |a·b| unmultiplied. tf32: each operand is cut by less than 2**-10 of itself, or rounded by
-# 2**-11. tf32x3: small·small (2**-22) and the cut of both small parts (2**-21 of 2**-11 each... in all 2**-20).
-_LOST = {
-    ("tf32", ""): (1 + 2.0**-10) ** 2 - 1,
-    ("tf32", "tf32"): (1 + 2.0**-11) ** 2 - 1,
-    ("tf32x3", ""): 2.0**-20,
-    ("bf16x3", ""): 3 * 2.0**-16,
-    ("bf16x6", ""): 2.0**-22,
-}
-_SPLIT_DOTS = {"tf32x3": 3, "bf16x3": 3, "bf16x6": 6}
-_LARGEST_SPLIT = float(ELEMENTS["bf16"].format.max)
-
-
-def _split_underflow(K: int) -> float:
-    """Parts below the least subnormal bf16 are lost: 2**-134 of an operand, for every product."""
-    return K * 2.0**-100
-
-
-def _promise(arithmetic: OnUnit, K: int, types: Types) -> Promise:
-    dot = arithmetic.dot
-    if arithmetic.unit == "simt.fma":
-        error = rounded(Error(), K, _FP32.unit_roundoff)
-        absolute = (1 + error.bound) * K * _FP32.min_subnormal / 2
-        return Promise(error.bound, absolute, error.probable, "one serial chain of fused multiply-adds over k")
-    keys = arithmetic._keys(types)
-    if dot.input_precision in _SPLIT_DOTS:
-        key = "tf32" if dot.input_precision == "tf32x3" else "bf16"
-        keys = (key, key)
-    facts = matrix_units.find_unit(arithmetic.unit, keys)
-    error = Error()
-    loss = _LOST.get(
-        (dot.input_precision if keys[0] != "tf32" or dot.input_precision != "ieee" else "tf32", dot.prepare)
-    )
-    if loss is not None:
-        error = lost(error, loss)
-    length = K if arithmetic.interval is None else min(K, arithmetic.interval)
-    per_part = -(-length // facts.depth) * (facts.depth // facts.products) * _SPLIT_DOTS.get(dot.input_precision, 1)
-    error = on_unit(error, per_part, facts.products, facts.fraction_bits, facts.mantissa_bits)
-    parts = 1 if arithmetic.interval is None else -(-K // arithmetic.interval)
-    error = rounded(error, parts, _FP32.unit_roundoff)
-    where = f"steps of {facts.products} products on the tensor core"
-    order = (
-        f"one chain of {where}"
-        if arithmetic.interval is None
-        else (f"chains of {where}, started anew and added to an fp32 sum every {arithmetic.interval} products")
-    )
-    cut = (facts.products + 1) * 2.0**-facts.fraction_bits
-    total = -(-K // facts.depth) * (facts.depth // facts.products) * _SPLIT_DOTS.get(dot.input_precision, 1)
-    floor = 2.0 ** (facts.least_exponent or 0)
-    absolute = total * (cut * floor + _FP32.min_subnormal) * (1 + error.bound)
-    subnormal = 0.0
-    if keys[0] not in ("tf32", "bf16"):
-        least = max(matrix_units_format(key).min_normal for key in keys)
-        subnormal = total * cut * least * (1 + error.bound)
-    else:
-        absolute += _split_underflow(K) if dot.input_precision in _SPLIT_DOTS else K * 2.0**-100
-    largest = _LARGEST_SPLIT if dot.input_precision in _SPLIT_DOTS or dot.prepare else np.inf
-    return Promise(error.bound, absolute, error.probable, order, subnormal=subnormal, largest=float(largest))
-
-
-def matrix_units_format(key: str) -> numfmt.FloatFormat:
-    """The format of an operand key of numfmt's matrix units."""
-    return next(ELEMENTS[name].format for name, known in _UNIT_KEYS.items() if known == key)
-
-
 # ------------------------------------------------------------------------------------------------------------ the table
 _chain, _promote, _tl_dot = matrix_units.chain, matrix_units.promote, matrix_units.tl_dot
 
@@ -386,23 +311,30 @@ def _fp8(interval: int | None) -> dict[str, Arithmetic]:
     """fp8 operands, their sum added to fp32 every so many products. Tiles of fewer than 64 rows use another unit."""
     schedule = _chain() if interval is None else _promote(interval)
     dot = Dot(imprecise=interval, least_block_m=64, block_k=None if interval is None else 128)
-    one = OnUnit(unit="hopper.wgmma", schedule=schedule, interval=interval, dot=dot)
-    return dict.fromkeys(FP8, one)
+    return dict.fromkeys(FP8, OnUnit(schedule=schedule, interval=interval, dot=dot))
+
+
+def _tf32(prepare: str, split: str) -> dict[str, Arithmetic]:
+    """fp32 operands on the tf32 unit, cut by it or rounded first."""
+    dot = Dot(input_precision="tf32", prepare=prepare)
+    return {"fp32": OnUnit(schedule=_chain(), inputs="tf32", multiplied="tf32", split=SPLITS[split], dot=dot)}
 
 
 def _split(precision: str) -> dict[str, Arithmetic]:
+    """fp32 operands in parts, by `tl.dot`."""
     return {
         "fp32": OnUnit(
-            unit="hopper.wgmma",
             schedule=_tl_dot(SPLIT_BLOCK, input_precision=precision),
             inputs="fp32",
+            multiplied="tf32" if precision == "tf32x3" else "bf16",
             interval=SPLIT_BLOCK,
+            split=SPLITS[precision],
             dot=Dot(input_precision=precision, block_k=SPLIT_BLOCK),
         )
     }
 
 
-_TENSOR_CORE = OnUnit(unit="hopper.wgmma", schedule=_chain())
+_TENSOR_CORE = OnUnit(schedule=_chain())
 _EMULATION = "tritongemm.emulation"
 
 
@@ -416,29 +348,22 @@ MODES: dict[str, Mode] = _table(
         "Exact products: one serial chain of fused multiply-adds for fp32 and fp64, the tensor core's accumulator for "
         "fp16 and bf16, sums of 128 products added up in fp32 for fp8.",
         {
-            "fp32": OnUnit(unit="simt.fma", schedule=_chain()),
+            "fp32": Chain(),
             "fp16": _TENSOR_CORE,
             "bf16": _TENSOR_CORE,
-            "fp64": Fp64Chain(),
+            "fp64": Chain(),
             **_fp8(128),
         },
     ),
     Mode(
         "tf32",
         "fp32 operands cut to tf32 (11 bits) by the tensor core: fast and biased toward zero.",
-        {"fp32": OnUnit(unit="hopper.wgmma", schedule=_chain(), inputs="tf32", dot=Dot(input_precision="tf32"))},
+        _tf32("", "tf32"),
     ),
     Mode(
         "tf32_rounded",
         "fp32 operands rounded to the nearest tf32 number (11 bits), as cuBLAS rounds them.",
-        {
-            "fp32": OnUnit(
-                unit="hopper.wgmma",
-                schedule=_chain(),
-                inputs="tf32",
-                dot=Dot(input_precision="tf32", prepare="tf32"),
-            )
-        },
+        _tf32("tf32", "tf32_rounded"),
     ),
     Mode("tf32x3", "fp32 operands in two tf32 parts, three products, their sums added up in fp32.", _split("tf32x3")),
     Mode("bf16x3", "fp32 operands in two bf16 parts, three products, their sums added up in fp32.", _split("bf16x3")),
@@ -495,6 +420,3 @@ def register(mode: Mode) -> Mode:
     """
     MODES[mode.name] = mode
     return mode
-
-
-Prediction = Callable[[Array, Array], Array]

@@ -8,10 +8,14 @@ and cuts the result to r bits; an fp32 operation rounds to nearest. From these f
 - n additions or fused multiply-adds in fp32 or fp64: gamma_n·sum|p| (Higham, Accuracy and Stability of Numerical
   Algorithms, section 4.2);
 - parts added up: the factors of one part and of the additions multiply;
-- operands that lose bits before they are multiplied: the loss, as a factor of |a·b|.
+- operands that are rounded or split: what is not multiplied, as a share of |a·b|, and by how much the products of the
+  parts are larger together than |a·b|.
 
-Subnormal operands keep the least exponent of their type in the alignment, so a product of one counts as if its operand
-were 2**emin: where operands may be subnormal, the cut can be as large as t·2**emin·max|other operand|.
+Three things are no share of sum|p|. Products of subnormal operands: these keep the least exponent of their type in the
+alignment, so the cut of a step can be as large as t·2**emin·max|other operand|; and a part of an operand that
+underflows is lost. Sums below the floor of the alignment (2**-133 on Hopper). And results that are subnormal.
+
+Overflow is not an error that a bound could hold: bounds are for outputs whose partial sums stay finite.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from typing import Any
 import numpy as np
 
 import numfmt
+from numfmt.matrix_units import MatrixUnit
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -41,9 +46,9 @@ class Promise:
             nearest are independent and products have independent random signs; what is cut always toward zero counts
             in full.
         order: The summation order in words.
-        subnormal: In units of max|row of A| + max|column of B|: what subnormal operands can add.
+        subnormal: In units of max|row of A| + max|column of B|: what subnormal operands and parts can add.
         scaled: In units of max|row of A|·max|column of B|: for modes that scale by rows and columns.
-        largest: Operands up to this magnitude are covered (larger ones may overflow in a part).
+        largest: Operands up to this magnitude are covered (a part of a larger one may overflow).
     """
 
     relative_bound: float
@@ -74,12 +79,12 @@ class Promise:
 
 @dataclass(frozen=True)
 class Error:
-    """The error of a sum under construction, in units of sum|p|: certain bound, part that is biased, random variance.
+    """The error of a sum under construction, in units of sum|p|.
 
     Attributes:
-        factor: 1 + the bound.
+        factor: 1 + the certain bound.
         biased: Cuts toward zero, which add up.
-        variance: Sum of squares of the others.
+        variance: Sum of the squares of the other roundings.
     """
 
     factor: float = 1.0
@@ -108,15 +113,109 @@ def rounded(error: Error, steps: int, unit_roundoff: float) -> Error:
     return error.then(1.0 + float(numfmt.gamma(steps, unit_roundoff)), 0.0, steps * unit_roundoff**2)
 
 
-def on_unit(error: Error, steps: int, products: int, fraction_bits: int, mantissa_bits: int) -> Error:
-    """After `steps` steps of a matrix unit with `products` products each."""
+def on_unit(
+    error: Error, steps: int, products: int, fraction_bits: int, mantissa_bits: int, spread: float = 1.0
+) -> Error:
+    """After a chain of steps of a matrix unit.
+
+    Args:
+        error: The error before.
+        steps: Number of steps.
+        products: Products per step.
+        fraction_bits: Bits kept below the largest term.
+        mantissa_bits: Mantissa bits of a step's result.
+        spread: How much larger than sum|p| the products together are.
+    """
     cut, last = (products + 1) * 2.0**-fraction_bits, 2.0**-mantissa_bits
-    exact = math.exp(steps * (math.log1p(cut) + math.log1p(last)))
-    return error.then(
-        exact * (1 + 2.0**-50), steps * (last + 2.0**-fraction_bits), steps * products * 4.0**-fraction_bits
-    )
+    growth = math.expm1(steps * (math.log1p(cut) + math.log1p(last))) * (1 + 2.0**-40)
+    return error.then(1 + spread * growth, steps * (last + 2.0**-fraction_bits), steps * products * 4.0**-fraction_bits)
 
 
 def lost(error: Error, share: float) -> Error:
     """After operands lost `share` of |a·b| before their multiplication."""
     return error.then(1.0 + share, share)
+
+
+@dataclass(frozen=True)
+class Split:
+    """What becomes of fp32 operands before a matrix unit multiplies them.
+
+    Attributes:
+        products: Products of parts for each product of operands.
+        lost: What is not multiplied, as a share of |a·b|.
+        spread: How much larger than |a·b| the products of parts are together, at most.
+        least: A part below this is lost or cut to it: an absolute error of an operand.
+        largest: Parts of operands up to this magnitude are finite.
+    """
+
+    products: int = 1
+    lost: float = 0.0
+    spread: float = 1.0
+    least: float = 0.0
+    largest: float = math.inf
+
+
+WHOLE = Split()
+"""Operands that are multiplied as they are."""
+
+# fp32 numbers have 24 bits, tf32 numbers 11 and bf16 numbers 8; 2**-p is the unit roundoff of p bits, and a cut loses
+# less than twice that. The least tf32 number is 2**-136, the least bf16 number 2**-133; halves of them may be lost.
+# tf32x3: the small part is at most 2**12 ulps of x, and cutting it to 11 bits loses less than one ulp, 2**-23·|x|;
+# small·small is not multiplied. bf16x3: what high and middle leave of each operand (2**-16), middle·middle (2**-16).
+# bf16x6: the three parts hold every bit; middle·low (twice, 2**-24 each) and low·low are not multiplied.
+SPLITS: dict[str, Split] = {
+    "tf32": Split(lost=(1 + 2.0**-10) ** 2 - 1, least=2.0**-136),
+    "tf32_rounded": Split(lost=(1 + 2.0**-11) ** 2 - 1, spread=1.0, least=2.0**-136, largest=(2 - 2.0**-11) * 2.0**127),
+    "tf32x3": Split(3, 2.0**-21 * (1 + 2.0**-9), (1 + 2.0**-10) ** 2, 2.0**-136, (2 - 2.0**-11) * 2.0**127),
+    "bf16x3": Split(3, 3 * 2.0**-16 * (1 + 2.0**-6), (1 + 2.0**-7) ** 2, 2.0**-134, (2 - 2.0**-8) * 2.0**127),
+    "bf16x6": Split(6, 2.0**-23 * (1 + 2.0**-6), (1 + 2.0**-7) ** 2, 2.0**-134, (2 - 2.0**-8) * 2.0**127),
+}
+"""What the modes do to fp32 operands. A magnitude of `largest` itself already rounds to infinity in a part."""
+
+
+def on_matrix_unit(
+    facts: MatrixUnit, K: int, operand_format: numfmt.FloatFormat, *, interval: int | None = None, split: Split = WHOLE
+) -> Promise:
+    """The bounds of sums on a matrix unit with an fp32 accumulator.
+
+    Args:
+        facts: The unit.
+        K: Number of products of operands.
+        operand_format: The format that the unit multiplies.
+        interval: Products after which the partial sum goes to an fp32 sum, or None: one chain.
+        split: What becomes of operands first.
+    """
+    last = 2.0**-facts.mantissa_bits
+    cut = (facts.products + 1) * 2.0**-facts.fraction_bits
+
+    def steps(k: int) -> int:
+        return split.products * -(-k // facts.depth) * (facts.depth // facts.products)
+
+    longest = steps(K if interval is None else min(K, interval))
+    error = lost(Error(), split.lost)
+    error = on_unit(error, longest, facts.products, facts.fraction_bits, facts.mantissa_bits, split.spread)
+    parts = 1 if interval is None else -(-K // interval)
+    error = rounded(error, parts - 1, _U32)
+    total = steps(K)
+    floor = 2.0 ** (facts.least_exponent if facts.least_exponent is not None else operand_format.emin)
+    absolute = total * (cut * floor + 2.0**-126 * last) * error.factor
+    subnormal = (total * cut * operand_format.min_normal + 4 * K * split.least) * error.factor
+    chain = f"steps of {facts.products} products on the tensor core"
+    order = (
+        f"one chain of {chain}"
+        if interval is None
+        else f"chains of {chain}, begun anew and added to an fp32 sum every {interval} products"
+    )
+    if split.products > 1:
+        order += f"; {split.products} products of parts for each product"
+    return Promise(error.bound, absolute, error.probable, order, subnormal=subnormal, largest=split.largest)
+
+
+def of_chain(K: int, fmt: numfmt.FloatFormat) -> Promise:
+    """The bounds of one serial chain of fused multiply-adds in a format."""
+    error = rounded(Error(), K, fmt.unit_roundoff)
+    absolute = error.factor * K * fmt.min_subnormal / 2
+    return Promise(error.bound, absolute, error.probable, "one serial chain of fused multiply-adds over k")
+
+
+_U32 = 2.0**-24

@@ -30,7 +30,7 @@ from tritongemm.kernels.epilogue import deliver
 from tritongemm.kernels.mainloop import load_a, load_b
 from tritongemm.kernels.problems import Operands, home, launch
 from tritongemm.kernels.tiles import extent, tile_of
-from tritongemm.promises import Error, Promise, on_unit, rounded
+from tritongemm.promises import Error, Promise, rounded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -188,12 +188,11 @@ def predict_block_scaled(a: Any, b: Any, scale_a: Any, scale_b: Any) -> Array:
 def promise(K: int) -> Promise:
     """Bounds of the sum's error in units of the sum of |scale_a·a·scale_b·b|, for K products; underflow apart."""
     parts = -(-K // BLOCK)
-    error = on_unit(Error(), -(-min(K, BLOCK) // 32), 32, 13, 13)
-    error = rounded(rounded(error, 1, _U), parts, _U)
-    least = 2.0**-149
+    part = modes.get("fast").promise(min(K, BLOCK), "fp8e4m3fn")
+    error = rounded(rounded(Error(1 + part.relative_bound, part.probabilistic), 1, _U), parts, _U)
     return Promise(
         error.bound,
-        (1 + error.bound) * parts * least,
+        error.factor * parts * 2.0**-149,
         error.probable,
         "chains of 128 products on the tensor core, scaled and added to an fp32 sum by fused multiply-adds",
     )
