@@ -35,6 +35,7 @@ _EXPORTS: dict[str, str | None] = {
     "mm": "api",
     "predict": "api",
     "scaled_mm": "api",
+    "tune": "tuning",
 }
 
 __all__ = ["__version__", *_EXPORTS]

@@ -50,7 +50,7 @@ def mm(
     out_dtype: Any = None,
     deterministic: bool = True,
     invariant: bool = True,
-    config: Config | None = None,
+    config: Config | str | None = None,
 ) -> Any:
     """The product of two matrices: activation(alpha·A B + beta·C + bias).
 
@@ -70,7 +70,8 @@ def mm(
         out_dtype: Type of the result, as NumPy's or torch's dtype or a name; a's by default, bf16 for fp8.
         deterministic: Whether equal calls give equal bits. Every kernel here does; False allows ones that do not.
         invariant: Whether a row's bits must not depend on M. False allows to split K by the number of rows.
-        config: How to launch the kernel, instead of what the table or an earlier `tune` says.
+        config: How to launch the kernel, instead of what an earlier `tune` or the table says. "tune": search for a
+            faster one if none is kept for such products; see `tritongemm.tuning`.
 
     Returns:
         `out`, or a new (M, N) matrix of the operands' library and place.
@@ -104,7 +105,7 @@ def bmm(
     out_dtype: Any = None,
     deterministic: bool = True,
     invariant: bool = True,
-    config: Config | None = None,
+    config: Config | str | None = None,
 ) -> Any:
     """The products of two batches of matrices: activation(alpha·A B + beta·C + bias) for each.
 
@@ -282,7 +283,7 @@ def scaled_mm(
     precision: str = "ieee",
     activation: str | None = None,
     invariant: bool = True,
-    config: Config | None = None,
+    config: Config | str | None = None,
 ) -> Any:
     """The product of matrices of 8-bit floats and their scales.
 
@@ -408,6 +409,8 @@ def _product(name: str, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: t
                 f"Target sizes: {[int(n) for n in shape]}.  Tensor sizes: {[int(n) for n in bias.shape]}", name,
                 f"bias has shape ({shape[-1]},); what has more dimensions goes to c",
             )  # fmt: skip
+    if config is not None and not isinstance(config, Config) and config != "tune":
+        raise UsageError(f'config: a tritongemm.Config, "tune" or None, given {config!r}.')
     alpha, beta = _number("alpha", alpha), _number("beta", beta)
     tensors = (a, b, c, bias)
     out = _ready(out, shape, element, name, {"a": a, "b": b, "c": c, "bias": bias}, torch_kind)

@@ -112,9 +112,8 @@ class Problem:
         K: Length of the sums.
         batch: Number of products.
         mode: Name of the precision mode.
-        dtype: Operand type, such as "bf16".
-        out_dtype: Type of the result.
-        strides: Class of the operands' strides, by `strides_class`.
+        dtypes: Types of the operands and of the result, such as "bf16 bf16 fp32".
+        strides: Classes of the strides of the operands and of the result, by `strides_class`.
         device: The GPU's name, "cpu" on the CPU.
         invariant: Whether a row's bits must not depend on M.
     """
@@ -124,11 +123,37 @@ class Problem:
     K: int
     batch: int = 1
     mode: str = "ieee"
-    dtype: str = "fp32"
-    out_dtype: str = "fp32"
+    dtypes: str = "fp32 fp32 fp32"
     strides: str = "k16 n16 n16"
     device: str = "cpu"
     invariant: bool = True
+
+    @property
+    def key(self) -> str:
+        """The text under which a configuration is kept: the problem, with its extents replaced by their classes."""
+        extents = " x ".join(str(shape_class(n)) for n in (self.M, self.N, self.K))
+        promise = "invariant" if self.invariant else "not invariant"
+        return " | ".join(
+            [self.device, self.mode, self.dtypes, f"{shape_class(self.batch)} of {extents}", self.strides, promise]
+        )
+
+
+def shape_class(extent: int) -> int:
+    """The class of an extent: the next number of the form 2**n or 3·2**n, which stands for all down to the one before.
+
+    Products whose extents are of one class have about the same number of tiles, and what is fastest for one of them is
+    not slow for the others.
+
+    Args:
+        extent: A number of rows, columns or products.
+
+    Returns:
+        0, 1, 2, 3, 4, 6, 8, 12, 16, ...
+    """
+    if extent <= 4:
+        return max(0, extent)
+    power = 1 << (extent - 1).bit_length()
+    return power * 3 // 4 if extent <= power * 3 // 4 else power
 
 
 def strides_class(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, address: int, axes: str) -> str:
@@ -152,3 +177,29 @@ def strides_class(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
     # A single row or column has no pitch that could be misaligned.
     aligned = address % 16 == 0 and (pitch % 16 == 0 or shape[1 - contiguous] <= 1)
     return axes[contiguous] + ("16" if aligned else "")
+
+
+def neighbours(config: Config) -> list[Config]:
+    """The configurations one step away: one setting doubled or halved, the pipeline one stage deeper or shallower.
+
+    Args:
+        config: Where to start.
+
+    Returns:
+        Configurations of the same kernel, the same number of splits and the same cluster.
+    """
+    found = []
+    for name in ("block_m", "block_n", "block_k", "warps", "group_m"):
+        size = getattr(config, name)
+        for other in (size * 2, size // 2):
+            least = SMALLEST_BLOCK if name.startswith("block") else 1
+            if least <= other <= LARGEST[name]:
+                found.append(config.changed(**{name: other}))
+    for stages in (config.stages + 1, config.stages - 1):
+        if 1 <= stages <= LARGEST["stages"]:
+            found.append(config.changed(stages=stages))
+    return found
+
+
+LARGEST = {"block_m": 256, "block_n": 256, "block_k": 256, "warps": 16, "group_m": 32, "stages": 8}
+"""The largest values that a search tries: beyond, registers and shared memory of any GPU run out."""

@@ -6,9 +6,10 @@ import contextlib
 import importlib
 from typing import Any
 
+from tritongemm import store, tuning
 from tritongemm.configurations import Config
 from tritongemm.eager import extent
-from tritongemm.elements import address_of, element_of, empty_like, is_typed, strides_of
+from tritongemm.elements import address_of, element_named, element_of, empty_like, is_typed, strides_of
 from tritongemm.matrices import is_cuda, is_torch
 
 
@@ -24,7 +25,7 @@ def product(
     precision: str,
     out_dtype: Any,
     invariant: bool,
-    config: Config | None,
+    config: Config | str | None,
 ) -> Any:
     """activation(alpha·A B + beta·C + bias), on the CPU or on the GPU that holds the operands.
 
@@ -40,7 +41,7 @@ def product(
         precision: Name of the mode.
         out_dtype: dtype of a new result in the operands' library; None for a's.
         invariant: Whether a row's bits must not depend on M.
-        config: A configuration; None to have one chosen.
+        config: A configuration; None to have one chosen, "tune" to have one searched for if none is kept.
 
     Returns:
         `out`, or a new matrix.
@@ -51,6 +52,7 @@ def product(
     epilogue = Epilogue(alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
     target = _apart(out, a, b, bias, c)
     with _on_device_of(a):
+        config = _configured(a, b, target, epilogue, precision, out_dtype, invariant, config)
         result = dispatched(
             plain(a), plain(b),
             mode=precision, out=target, out_dtype=out_dtype, epilogue=epilogue, config=config, invariant=invariant,
@@ -69,7 +71,7 @@ def scaled_product(
     precision: str,
     out_dtype: Any,
     invariant: bool,
-    config: Config | None,
+    config: Config | str | None,
 ) -> Any:
     """The product of scaled matrices; arguments as `product`'s and `tritongemm.scaled_mm`'s."""
     dispatch: Any = importlib.import_module("tritongemm.dispatch")
@@ -77,12 +79,37 @@ def scaled_product(
 
     epilogue = Epilogue(bias=bias, activation=activation)
     target = _apart(out, a, b, bias, None)
+    if isinstance(config, str):  # what is kept is kept for plain products
+        config = None
     with _on_device_of(a):
         result = dispatch.scaled_product(
             a, b, scale_a, scale_b,
             mode=precision, out=target, out_dtype=out_dtype, epilogue=epilogue, config=config, invariant=invariant,
         )  # fmt: skip
     return _delivered(result, out)
+
+
+def _configured(
+    a: Any,
+    b: Any,
+    out: Any,
+    epilogue: Any,
+    precision: str,
+    out_dtype: Any,
+    invariant: bool,
+    config: Config | str | None,
+) -> Config | None:
+    """The configuration to launch with; None for the table's."""
+    if isinstance(config, Config):
+        return config
+    if precision == "auto" or not is_cuda(a) or (config is None and store.current().empty()):
+        return None
+    from tritongemm import modes
+    from tritongemm.kernels.problems import Operands
+
+    element = None if out_dtype is None else element_named(str(out_dtype))
+    operands = Operands.of(a, b, modes.get(precision), out=out, out_dtype=element, epilogue=epilogue)
+    return tuning.chosen(operands, invariant, search_if_new=config is not None)
 
 
 def plain(x: Any) -> Any:

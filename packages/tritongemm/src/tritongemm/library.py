@@ -36,14 +36,14 @@ PRODUCT = "tritongemm::product"
 SCALED = "tritongemm::scaled_product"
 
 
-def written(config: Config | None) -> str | None:
-    """A configuration as the operators take it: JSON."""
-    return None if config is None else json.dumps(config.as_dict(), sort_keys=True)
+def written(config: Config | str | None) -> str | None:
+    """A configuration as the operators take it: JSON, or "tune"."""
+    return config if config is None or isinstance(config, str) else json.dumps(config.as_dict(), sort_keys=True)
 
 
-def read(config: str | None) -> Config | None:
+def read(config: str | None) -> Config | str | None:
     """The configuration that `written` wrote."""
-    return None if config is None else Config.from_dict(json.loads(config))
+    return config if config is None or config == "tune" else Config.from_dict(json.loads(config))
 
 
 def product(
@@ -57,7 +57,7 @@ def product(
     precision: str,
     out_dtype: Any,
     invariant: bool,
-    config: Config | None,
+    config: Config | str | None,
 ) -> Any:
     """activation(alpha·A B + beta·C + bias) as an operator of torch.
 
@@ -98,7 +98,7 @@ def scaled_product(
     precision: str,
     out_dtype: Any,
     invariant: bool,
-    config: Config | None,
+    config: Config | str | None,
 ) -> Any:
     """The product of scaled matrices as an operator of torch; arguments as `tritongemm.scaled_mm`'s."""
     return torch.ops.tritongemm.scaled_product(
