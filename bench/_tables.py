@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib.metadata
+import importlib.util
 import json
 import math
+import os
 import platform
 import sys
 import time
@@ -12,7 +16,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
+#: Distributions whose versions a result depends on, by the module's name.
+LIBRARIES = {
+    "numpy": "numpy",
+    "numfmt": "numfmt-sim",
+    "numba": "numba",
+    "ml_dtypes": "ml_dtypes",
+    "gfloat": "gfloat",
+    "torch": "torch",
+    "triton": "triton",
+    "apytypes": "apytypes",
+}
 
 
 @dataclass(frozen=True)
@@ -48,12 +62,32 @@ def best(function: Callable[[], object], seconds: float) -> float:
     return shortest
 
 
+def have(module: str) -> bool:
+    """Whether a module is installed."""
+    return importlib.util.find_spec(module) is not None
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that took part, those that were imported."""
+    found = {"python": platform.python_version()}
+    for module, distribution in LIBRARIES.items():
+        if module in sys.modules:
+            try:
+                found[module] = importlib.metadata.version(distribution)
+            except importlib.metadata.PackageNotFoundError:  # used from a checkout
+                found[module] = str(getattr(sys.modules[module], "__version__", "unknown"))
+    return found
+
+
 def show(table: list[Row]) -> str:
     """The table as text."""
-    lines = [f"{'':<46}{'shape':<22}{'value':>9}  {'unit':<8}{'ratio':>7}  goal"]
+    what, shape = (max(map(len, column)) + 2 for column in ([r.what for r in table], [r.shape for r in table]))
+    lines = [f"{'':<{what}}{'shape':<{shape}}{'value':>9}  {'unit':<8}{'ratio':>8}  goal"]
     for row in table:
-        ratio = "" if row.ratio is None else f"{row.ratio:7.2f}"
-        lines.append(f"{row.what:<46}{row.shape:<22}{row.value:9.3f}  {row.unit:<8}{ratio:>7}  {row.goal}".rstrip())
+        ratio = "" if row.ratio is None else f"{row.ratio:8.3g}"
+        lines.append(
+            f"{row.what:<{what}}{row.shape:<{shape}}{row.value:9.3f}  {row.unit:<8}{ratio:>8}  {row.goal}".rstrip()
+        )
     return "\n".join(lines)
 
 
@@ -71,7 +105,8 @@ def main(name: str, text: str, measure: Callable[[float], list[Row]], arguments:
     """
     parser = argparse.ArgumentParser(description=text.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="shorter runs, for a look")
-    parser.add_argument("--machine", default=platform.machine(), help="name of this machine in the results")
+    machine = f"cpu-{os.cpu_count()}cores"
+    parser.add_argument("--machine", default=machine, help=f"name of this machine in the results (default {machine})")
     parser.add_argument("--json", type=Path, help=f"file for the results (default bench/results/MACHINE-{name}.json)")
     options = parser.parse_args(arguments)
     table = measure(0.05 if options.quick else 0.4)
@@ -81,8 +116,9 @@ def main(name: str, text: str, measure: Callable[[float], list[Row]], arguments:
     results = {
         "benchmark": name,
         "machine": options.machine,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
+        "command": f"python bench/{Path(sys.argv[0]).name}" + (" --quick" if options.quick else ""),
+        "date": datetime.date.today().isoformat(),
+        "versions": versions(),
         "rows": [asdict(row) for row in table],
     }
     temporary = path.with_suffix(".tmp")

@@ -2,21 +2,18 @@
 
 Every figure is the best of several runs on one thread, on an array too large for the caches. `ratio` divides by
 `np.copyto` of the same array in the same process: 1 is the speed of memory. Peers that are not installed are left out.
-Also measured: the import of numfmt against that of NumPy.
 
     python bench/numfmt_rounding.py [--quick] [--machine NAME] [--json PATH]
 """
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _tables import Row, best, main
+from _tables import Row, best, have, main
 
 from numfmt import BF16, FP4_E2M1, FP8_E4M3, FP8_E5M2, FP16, TF32, FloatFormat, backend
 
@@ -24,11 +21,6 @@ SIZE = 1 << 24
 PEER_SIZE = 1 << 20
 FORMATS = (FP8_E4M3, FP8_E5M2, FP4_E2M1, FP16, BF16, TF32)
 MODES = ("nearest_away", "toward_zero", "up", "down", "to_odd", "stochastic")
-
-
-def have(module: str) -> bool:
-    """Whether a module is installed."""
-    return importlib.util.find_spec(module) is not None
 
 
 def per_number(seconds: float, count: int) -> float:
@@ -118,21 +110,6 @@ def peers(dtype: type, seconds: float) -> list[Row]:
     return rows
 
 
-def importing() -> list[Row]:
-    """Import time of numfmt beyond NumPy's, the best of five processes."""
-
-    def seconds(module: str) -> float:
-        code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
-        runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, check=True) for _ in range(5)]
-        return min(float(run.stdout) for run in runs)
-
-    alone, both = seconds("numpy"), seconds("numfmt")
-    return [
-        Row("import numpy", "", alone * 1e3, "ms"),
-        Row("import numfmt, beyond numpy", "", (both - alone) * 1e3, "ms", both / alone, "<= 30 ms"),
-    ]
-
-
 def measure(seconds: float) -> list[Row]:
     """All rows."""
     rows = []
@@ -140,7 +117,7 @@ def measure(seconds: float) -> list[Row]:
         for choice in ("numpy", "numba") if have("numba") else ("numpy",):
             rows += rounding(choice, dtype, seconds)
         rows += peers(dtype, seconds)
-    return rows + importing()
+    return rows
 
 
 if __name__ == "__main__":

@@ -1,53 +1,52 @@
 """Simulated sums: nanoseconds per rounded addition, next to the unrounded loop and to other libraries.
 
-Every figure is the best of several runs on one thread. `ratio` divides by the unrounded float64 loop `s += x[k]` of the
-same shape in the same process (for exact sums: by `np.sum`; for matrix products it is the rate itself), which is
-what carries over to other machines; absolute times are orientation. Peers that are not installed are left out.
+Every figure is the best of several runs on one thread. `ratio` divides the time by that of the unrounded float64 loop
+`s += x[k]` of the same shape in the same process (for matrix products: of unrounded rank-one updates; for exact sums:
+of `np.sum`), which is what carries over to other machines; absolute times are orientation. Peers that are not
+installed are left out.
 
     python bench/numfmt_sums.py [--quick] [--machine NAME] [--json PATH]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import platform
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
+from _tables import Row, best, have, main
 
 import numfmt
 from numfmt import BF16, FP16, FP32, Accumulator, accumulate
 from numfmt._fast.backend import backend
 
-
-@dataclass(frozen=True)
-class Row:
-    """One measured figure."""
-
-    what: str
-    shape: str
-    value: float
-    unit: str
-    ratio: float | None
-    goal: str
-
-
-def best(function: Callable[[], object], seconds: float) -> float:
-    """Shortest time of one call, in seconds, from calls that fill the given time (at least three)."""
-    function()
-    shortest, spent, runs = math.inf, 0.0, 0
-    while spent < seconds or runs < 3:
-        start = time.perf_counter()
-        function()
-        elapsed = time.perf_counter() - start
-        shortest, spent, runs = min(shortest, elapsed), spent + elapsed, runs + 1
-    return shortest
+#: Rows that slow peers add, and sizes of their products.
+FEW_ROWS = {"gfloat": 64, "apytypes": 256}
+SMALL_PRODUCT = 64
+#: What is simulated, by name: arguments of `accumulate`.
+SUMS: dict[str, dict[str, object]] = {
+    "BF16 nearest, (K, T)": {"axis": 0},
+    "BF16 nearest, (T, K)": {},
+    "BF16 toward zero, exact": {"axis": 0, "rounding": "toward_zero"},
+    "BF16 down, exact": {"axis": 0, "rounding": "down"},
+    "BF16 stochastic": {"axis": 0, "rounding": "stochastic", "seed": 1},
+    "BF16 pairwise": {"axis": 0, "method": "pairwise"},
+    "BF16 Kahan": {"axis": 0, "method": "kahan"},
+    "BF16 Neumaier": {"axis": 0, "method": "neumaier"},
+    "BF16 promoted every 128": {"axis": 0, "chunk": 128},
+}
+#: Goals by backend, columns and row, in ns per addition.
+GOALS: dict[tuple[str, int], dict[str, str]] = {
+    ("numba", 256): {
+        "BF16 nearest, (K, T)": "<= 0.40",
+        "BF16 nearest, (T, K)": "<= 1.3",
+        "BF16 toward zero, exact": "<= 0.8",
+        "BF16 down, exact": "<= 0.8",
+    },
+    ("numpy", 256): {"BF16 nearest, (K, T)": "<= 12"},
+    ("numpy", 1 << 14): {"BF16 nearest, (K, T)": "<= 1.5"},
+}
 
 
 def unrounded_loop(x: np.ndarray) -> np.ndarray:
@@ -70,7 +69,7 @@ def textbook_loop(x: np.ndarray, bits: int) -> np.ndarray:
 def peers(x: np.ndarray) -> dict[str, Callable[[], object]]:
     """BF16 running sums of the rows of x with the libraries that are installed."""
     found: dict[str, Callable[[], object]] = {"textbook frexp loop": lambda: textbook_loop(x, 8)}
-    try:
+    if have("ml_dtypes"):
         import ml_dtypes
 
         narrow = x.astype(ml_dtypes.bfloat16)
@@ -82,24 +81,21 @@ def peers(x: np.ndarray) -> dict[str, Callable[[], object]]:
             return s
 
         found["ml_dtypes"] = with_ml_dtypes
-    except ImportError:
-        pass
-    try:
+    if have("gfloat"):
         import gfloat
         from gfloat.formats import format_info_bfloat16
 
         def with_gfloat() -> object:
             s = np.zeros(x.shape[1])
-            for row in x[:64]:
+            for row in x[: FEW_ROWS["gfloat"]]:
                 s = gfloat.round_ndarray(format_info_bfloat16, s + row)
             return s
 
         found["gfloat"] = with_gfloat
-    except ImportError:
-        pass
-    try:
+    if have("torch"):
         import torch
 
+        torch.set_num_threads(1)
         tensor = torch.from_numpy(x).to(torch.bfloat16)
 
         def with_torch() -> object:
@@ -109,12 +105,10 @@ def peers(x: np.ndarray) -> dict[str, Callable[[], object]]:
             return s
 
         found["torch"] = with_torch
-    except ImportError:
-        pass
-    try:
+    if have("apytypes"):
         from apytypes import APyFloatArray
 
-        rows = [APyFloatArray.from_float(row, 8, 7) for row in x[:256]]
+        rows = [APyFloatArray.from_float(row, 8, 7) for row in x[: FEW_ROWS["apytypes"]]]
 
         def with_apytypes() -> object:
             s = APyFloatArray.from_float(np.zeros(x.shape[1]), 8, 7)
@@ -123,153 +117,162 @@ def peers(x: np.ndarray) -> dict[str, Callable[[], object]]:
             return s
 
         found["apytypes"] = with_apytypes
-    except ImportError:
-        pass
     return found
 
 
-def rows_done(name: str, terms: int) -> int:
-    """How many rows the loop of a peer adds."""
-    return {"gfloat": min(64, terms), "apytypes": min(256, terms)}.get(name, terms)
+def product_peers(a: np.ndarray, b: np.ndarray) -> dict[str, Callable[[], object]]:
+    """BF16 products of two matrices with every operation rounded, as rank-one updates in other libraries."""
+    found: dict[str, Callable[[], object]] = {}
+    if have("ml_dtypes"):
+        import ml_dtypes
+
+        x, y = a.astype(ml_dtypes.bfloat16), b.astype(ml_dtypes.bfloat16)
+
+        def with_ml_dtypes() -> object:
+            s = np.zeros((len(x), y.shape[1]), ml_dtypes.bfloat16)
+            for k in range(len(y)):
+                s = s + x[:, k : k + 1] * y[k]
+            return s
+
+        found["ml_dtypes"] = with_ml_dtypes
+    if have("gfloat"):
+        import gfloat
+        from gfloat.formats import format_info_bfloat16 as kind
+
+        def with_gfloat() -> object:
+            s = np.zeros((len(a), b.shape[1]))
+            for k in range(len(b)):
+                s = gfloat.round_ndarray(kind, s + gfloat.round_ndarray(kind, a[:, k : k + 1] * b[k]))
+            return s
+
+        found["gfloat"] = with_gfloat
+    if have("torch"):
+        import torch
+
+        p, q = torch.from_numpy(a).to(torch.bfloat16), torch.from_numpy(b).to(torch.bfloat16)
+
+        def with_torch() -> object:
+            s = torch.zeros(len(p), q.shape[1], dtype=torch.bfloat16)
+            for k in range(len(q)):
+                s = s + p[:, k : k + 1] * q[k]
+            return s
+
+        found["torch"] = with_torch
+    if have("apytypes"):
+        from apytypes import APyFloatAccumulatorContext, APyFloatArray
+
+        left, right = (APyFloatArray.from_float(v, 8, 7) for v in (a, b))
+
+        def with_apytypes() -> object:
+            with APyFloatAccumulatorContext(8, 7):
+                return left @ right
+
+        found["apytypes"] = with_apytypes
+    return found
 
 
-def measure(seconds: float) -> list[Row]:
-    """All rows of the table."""
-    table: list[Row] = []
-    rng = np.random.default_rng(0)
-    backends = ["numpy", *(["numba"] if have_numba() else [])]
+def running_sums(columns: int, terms: int, seconds: float) -> list[Row]:
+    """Every method and mode on one shape, next to the unrounded loop and, for short rows, to the peers."""
+    x = BF16.round(np.random.default_rng(0).standard_normal((terms, columns)))
+    rows_first = np.ascontiguousarray(x.T)
+    shape = f"T={columns} K={terms}"
+    base = best(lambda: unrounded_loop(x), seconds) / x.size * 1e9
+    table = [Row("unrounded float64 loop", shape, base, "ns/add", 1.0)]
 
-    for columns, terms in ((256, 4096), (1 << 14, 256)):
-        x = BF16.round(rng.standard_normal((terms, columns)))
-        rows_first = np.ascontiguousarray(x.T)
-        base = best(lambda x=x: unrounded_loop(x), seconds) / x.size * 1e9
-        label = f"T={columns} K={terms}"
-        table.append(Row("unrounded float64 loop", label, base, "ns/add", 1.0, ""))
+    def timed(what: str, call: Callable[[], object], adds: int, goal: str = "") -> None:
+        # The loop and the sum in turns, so that both see the same machine.
+        pairs = [(best(call, seconds / 2), best(lambda: unrounded_loop(x), seconds / 4)) for _ in range(2)]
+        value, loop = min(p[0] for p in pairs) / adds * 1e9, min(p[1] for p in pairs) / x.size * 1e9
+        table.append(Row(what, shape, value, "ns/add", value / loop, goal))
 
-        def timed(what: str, goal: str, call: Callable[[], object], adds: int, base: float, label: str) -> None:
-            value = best(call, seconds) / adds * 1e9
-            table.append(Row(what, label, value, "ns/add", value / base, goal))
-
-        for name in backends:
-            with backend(name):
-                goals = GOALS.get((name, columns), {})
-                for what, array, options in (
-                    ("BF16 nearest, (K, T)", x, {"axis": 0}),
-                    ("BF16 nearest, (T, K)", rows_first, {}),
-                    ("BF16 toward zero, exact", x, {"axis": 0, "rounding": "toward_zero"}),
-                    ("BF16 down, exact", x, {"axis": 0, "rounding": "down"}),
-                    ("BF16 stochastic", x, {"axis": 0, "rounding": "stochastic", "seed": 1}),
-                    ("BF16 pairwise", x, {"axis": 0, "method": "pairwise"}),
-                    ("BF16 Kahan", x, {"axis": 0, "method": "kahan"}),
-                    ("BF16 Neumaier", x, {"axis": 0, "method": "neumaier"}),
-                    ("BF16 promoted every 128", x, {"axis": 0, "chunk": 128}),
-                ):
-                    timed(
-                        f"accumulate {what} [{name}]",
-                        goals.get(what, ""),
-                        lambda array=array, options=options: accumulate(array, BF16, **options),
-                        x.size,
-                        base,
-                        label,
-                    )
-        if columns == 256:
-            for name, call in peers(x[:1024]).items():
-                timed(f"BF16 running sum: {name}", "", call, rows_done(name, 1024) * columns, base, label)
-        if columns == 256:
-            pieces = np.array_split(rows_first, 32, axis=1)
-
-            def stream(pieces: list[np.ndarray] = pieces) -> object:
-                accumulator = Accumulator(256, BF16)
-                for piece in pieces:
-                    accumulator.add(piece)
-                return accumulator.total()
-
-            timed(f"Accumulator, 32 pieces [{backends[-1]}]", "", stream, x.size, base, label)
-
-    for name in backends:
+    for name in ["numpy", *(["numba"] if have("numba") else [])]:
         with backend(name):
-            size = 512 if name == "numba" else 128
-            for fmt, product, goal in ((BF16, "rounded", ">= 2.5"), (FP16, "rounded", ""), (FP32, "fma", "")):
-                a = fmt.round(rng.standard_normal((size, size)))
-                b = fmt.round(rng.standard_normal((size, size)))
-                call = lambda a=a, b=b, fmt=fmt, product=product: numfmt.matmul(a, b, fmt, product=product)  # noqa: E731
-                rate = size**3 / best(call, seconds) / 1e9
-                what = f"matmul {fmt.name}, {'FMA chain' if product == 'fma' else 'every operation rounded'} [{name}]"
-                table.append(Row(what, f"{size}^3", rate, "GMAC/s", None, goal if name == "numba" else ""))
+            goals = GOALS.get((name, columns), {})
+            for what, options in SUMS.items():
+                array = x if "axis" in options else rows_first
+                timed(
+                    f"accumulate {what} [{name}]",
+                    lambda array=array, options=options: accumulate(array, BF16, **options),
+                    x.size,
+                    goals.get(what, ""),
+                )
+            if columns == 256:
+                timed(f"Accumulator, 32 pieces [{name}]", lambda: stream(rows_first), x.size)
+    if columns == 256:
+        for name, call in peers(x[:1024]).items():
+            timed(f"BF16 running sum: {name}", call, min(FEW_ROWS.get(name, 1024), 1024) * columns)
+    return table
 
+
+def stream(x: np.ndarray) -> object:
+    """BF16 sums of terms that arrive in 32 pieces."""
+    accumulator = Accumulator(len(x), BF16)
+    for piece in np.array_split(x, 32, axis=1):
+        accumulator.add(piece)
+    return accumulator.total()
+
+
+def unrounded_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The float64 product of two matrices as rank-one updates: what a simulation costs if rounding were free."""
+    s, update = np.zeros((len(a), b.shape[1])), np.empty((len(a), b.shape[1]))
+    for k in range(len(b)):
+        np.multiply(a[:, k : k + 1], b[k], update)
+        np.add(s, update, s)
+    return s
+
+
+def products(seconds: float) -> list[Row]:
+    """Matrix products with every operation rounded, next to unrounded rank-one updates of the same size."""
+    rng, table = np.random.default_rng(0), []
+
+    def timed(what: str, call: Callable[[], object], a: np.ndarray, b: np.ndarray, goal: str = "") -> None:
+        time, loop = best(call, seconds), best(lambda: unrounded_product(a, b), seconds / 2)
+        rate = len(a) * b.size / time / 1e9
+        table.append(Row(what, f"{len(a)}^3", rate, "GMAC/s", time / loop, goal))
+
+    for name in ["numpy", *(["numba"] if have("numba") else [])]:
+        size = 512 if name == "numba" else 128
+        for fmt, product, goal in ((BF16, "rounded", ">= 2.5"), (FP16, "rounded", ""), (FP32, "fma", "")):
+            a, b = (fmt.round(rng.standard_normal((size, size))) for _ in range(2))
+            what = f"matmul {fmt.name}, {'FMA chain' if product == 'fma' else 'every operation rounded'} [{name}]"
+            with backend(name):
+                timed(
+                    what,
+                    lambda a=a, b=b, fmt=fmt, product=product: numfmt.matmul(a, b, fmt, product=product),
+                    a,
+                    b,
+                    goal if name == "numba" else "",
+                )
+    a, b = (BF16.round(rng.standard_normal((SMALL_PRODUCT, SMALL_PRODUCT))) for _ in range(2))
+    for name, call in product_peers(a, b).items():
+        timed(f"BF16 product, every operation rounded: {name}", call, a, b)
+    return table
+
+
+def exact_sums(seconds: float) -> list[Row]:
+    """Exact sums next to `np.sum`, and a fused multiply-add of arrays next to the unfused one."""
+    rng, table = np.random.default_rng(0), []
     a, b, c = rng.standard_normal((3, 128, 128)).astype(np.float32)
-    value = best(lambda: numfmt.fma(a, b, c, FP32), seconds) / a.size * 1e9
-    table.append(Row("fma, float32 arrays [numpy]", "128x128", value, "ns/fma", None, "<= 40"))
-
+    base = best(lambda: a * b + c, seconds)
+    value = best(lambda: numfmt.fma(a, b, c, FP32), seconds)
+    table.append(Row("fma, float32 arrays [numpy]", "128x128", value / a.size * 1e9, "ns/fma", value / base, "<= 40"))
     x = rng.standard_normal((256, 6144))
-    base = best(lambda: x.sum(axis=1), seconds) / x.size * 1e9
+    base = best(lambda: x.sum(axis=1), seconds)
     for what, call in (
         ("np.sum", lambda: x.sum(axis=1)),
         ("exact_sum", lambda: numfmt.exact_sum(x)),
         ("math.fsum on every row", lambda: [math.fsum(row) for row in x]),
     ):
-        value = best(call, seconds) / x.size * 1e9
-        table.append(Row(what, "T=256 K=6144", value, "ns/term", value / base, ""))
+        value = best(call, seconds)
+        table.append(Row(what, "T=256 K=6144", value / x.size * 1e9, "ns/term", value / base))
     return table
 
 
-#: Goals by backend, columns and row, in ns per addition.
-GOALS: dict[tuple[str, int], dict[str, str]] = {
-    ("numba", 256): {
-        "BF16 nearest, (K, T)": "<= 0.40",
-        "BF16 nearest, (T, K)": "<= 1.3",
-        "BF16 toward zero, exact": "<= 0.8",
-        "BF16 down, exact": "<= 0.8",
-    },
-    ("numpy", 256): {"BF16 nearest, (K, T)": "<= 12"},
-    ("numpy", 1 << 14): {"BF16 nearest, (K, T)": "<= 1.5"},
-}
-
-
-def have_numba() -> bool:
-    """numba can be imported."""
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def show(table: list[Row]) -> str:
-    """The table as text."""
-    lines = [f"{'':<58}{'shape':<16}{'value':>9}  {'unit':<8}{'ratio':>7}  goal"]
-    for row in table:
-        ratio = "" if row.ratio is None else f"{row.ratio:7.2f}"
-        lines.append(f"{row.what:<58}{row.shape:<16}{row.value:9.3f}  {row.unit:<8}{ratio:>7}  {row.goal}")
-    return "\n".join(lines)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Measure, print the table, and write it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="shorter runs, for a look")
-    parser.add_argument("--machine", default=platform.machine(), help="name of this machine in the results")
-    parser.add_argument(
-        "--json", type=Path, help="file for the results (default bench/results/MACHINE-numfmt_sums.json)"
-    )
-    options = parser.parse_args(arguments)
-    table = measure(0.05 if options.quick else 0.4)
-    print(show(table))
-    path = options.json or Path(__file__).parent / "results" / f"{options.machine}-numfmt_sums.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results = {
-        "benchmark": "numfmt_sums",
-        "machine": options.machine,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "rows": [asdict(row) for row in table],
-    }
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(results, indent=1) + "\n")
-    temporary.replace(path)
-    print(f"written to {path}", file=sys.stderr)
-    return 0
+def measure(seconds: float) -> list[Row]:
+    """All rows of the table."""
+    table = running_sums(256, 4096, seconds) + running_sums(1 << 14, 256, seconds)
+    return table + products(seconds) + exact_sums(seconds)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main("numfmt-sums", __doc__, measure))

@@ -85,6 +85,18 @@ def test_passes_have_the_bits_of_careful_additions(counted, method, mode):
     assert counted["rows"] > 500
 
 
+@pytest.mark.parametrize("mode", STOCHASTIC)
+@pytest.mark.parametrize("bits", [1, 3])
+def test_passes_see_fractions_that_few_random_bits_split(counted, mode, bits):
+    # Sixteenths of a last place: half of what three bits can tell, and what one bit cannot.
+    rng = np.random.default_rng(5)
+    x = 1.0 + rng.integers(0, 64, (300, 3)) * (numfmt.BF16.eps / 16)
+    fast = accumulate(x, numfmt.BF16, mode, seed=1, random_bits=bits)
+    counted["on"] = False
+    assert_same_bits(fast, accumulate(x, numfmt.BF16, mode, seed=1, random_bits=bits))
+    assert counted["rows"] == 3
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["sequential", "kahan", "neumaier"])
 def test_passes_match_exact_rationals(counted, method, mode):
@@ -148,6 +160,7 @@ def test_extents_of_special_blocks():
     assert Extent.of(np.array([[0.0, -0.0, 0.75, 12.0]]), 2, 0.25) == Extent(12.0, 0.25)
     assert Extent.of(np.array([[0.75, 12.0]]), 53, 0.25) == Extent(12.0, 0.25)  # found by looking at the numbers
     assert Extent.of(np.array([[0.75, 12.0]]), 53, 0.5) == Extent(12.0, 0.0)
+    assert Extent.of(np.array([[5e-324, 12.0]]), 53, 4.0) == Extent(12.0, 0.0)  # 5e-324 / 4 is 0 in float64
 
 
 @settings(deadline=None, max_examples=60)
@@ -189,6 +202,18 @@ def test_bounds_are_never_reached(fmt, mode, multiples):
     assume(bound < fmt.max)
     sums_oracle.sequential(arithmetic, terms)
     assert max(met) <= bound
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", ["sequential", "kahan", "neumaier"])
+def test_sums_around_the_last_that_float64_holds_exactly(counted, method, mode):
+    # A power of two plus and minus one unit of a grid that float64 has, or has not, under sums of this size.
+    arithmetic = sums_oracle.Arithmetic(Oracle(CONSTANTS["BF16"]), mode)
+    for exponent in range(49, 58):
+        x = np.array([[s * 2.0**exponent, s * t, u * t] for s in (1, -1) for t in (1.0, -1.0, 3.0) for u in (1, -1)])
+        expected = [sums_oracle.METHODS[method](arithmetic, terms) for terms in x.tolist()]
+        assert_same_bits(accumulate(x, numfmt.BF16, mode, method), np.array(expected))
+    assert counted["rows"] > 0
 
 
 @pytest.mark.parametrize("mode", ["nearest_even", "toward_zero", "down"])

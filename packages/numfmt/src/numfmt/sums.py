@@ -29,6 +29,8 @@ _ROWS = 32
 _VIEWED_BLOCK = 1 << 19
 _COLUMNS = 1 << 14
 _TURNED_COLUMNS = 1 << 10
+# Columns that NumPy turns at a time: their cache lines stay in the first-level cache until all is read.
+_COPIED_COLUMNS = 512
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ def term_slices(terms: int, width: int, size: int = _BLOCK) -> Iterator[slice]:
 
 def _term_blocks(terms: Float64Array, compiled: bool) -> Iterator[Float64Array]:
     """Contiguous blocks (k, width) of a (terms, width) array, in order."""
-    copy: Callable[[Float64Array], Float64Array] = np.ascontiguousarray
+    copy: Callable[[Float64Array], Float64Array] = _contiguous
     size = _BLOCK
     if compiled and terms.flags.c_contiguous:
         size = _VIEWED_BLOCK
@@ -194,6 +196,16 @@ def _term_blocks(terms: Float64Array, compiled: bool) -> Iterator[Float64Array]:
         copy = transposed
     for rows in term_slices(terms.shape[0], terms.shape[1], size):
         yield copy(terms[rows])
+
+
+def _contiguous(x: Float64Array) -> Float64Array:
+    """x, or a contiguous copy of it."""
+    if x.flags.c_contiguous:
+        return x
+    out = np.empty(x.shape)
+    for first, width in column_blocks(x.shape[1], _COPIED_COLUMNS):
+        out[:, first : first + width] = x[:, first : first + width]
+    return out
 
 
 def accumulate(
