@@ -32,13 +32,17 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import site_rules
+
 import numfmt
 from fpsan_tools import algebra
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SCREENS = {"desktop": (1280, 800), "phone": (390, 844)}
 SCHEMES = ("light", "dark")
-MODES = ("nearest_even", "nearest_away", "toward_zero", "up", "down")
+MODES = ("nearest_even", "nearest_away", "toward_zero", "up", "down", "to_odd")
 
 Test = Callable[["Browser"], int]
 TESTS: list[Test] = []
@@ -84,6 +88,10 @@ class Browser:
     def value(self, name: str) -> str:
         """What a field holds."""
         return str(self.part(name).get_property("value"))
+
+    def text_of(self, name: str) -> str:
+        """What a part shows."""
+        return self.part(name).text
 
     def complaints(self) -> list[str]:
         """Errors and warnings of the console since the last call."""
@@ -199,6 +207,77 @@ def every_code_of_small_formats_decodes_as_in_numfmt(browser: Browser) -> int:
     return checked
 
 
+def custom_formats(rng: np.random.Generator, count: int) -> Iterator[numfmt.FloatFormat]:
+    """Random formats of at most 8 bits, of every kind, with and without sign and subnormals."""
+    kinds = list(numfmt.formats.KINDS)
+    for i in range(count):
+        kind = kinds[i % len(kinds)]
+        facts = {} if kind == "scale" else {"signed": bool(rng.integers(2)), "subnormals": bool(rng.integers(2))}
+        if kind == "p3109" and not facts["signed"]:
+            facts["nan"] = "highest"  # as numfmt.p3109 has it
+        exponent = int(rng.integers(0, 8))
+        mantissa = int(rng.integers(0, 8 - exponent))
+        try:
+            yield numfmt.FloatFormat("custom", exponent, mantissa, int(rng.integers(-3, 40)), kind, **facts)
+        except ValueError:
+            continue
+
+
+@test
+def custom_formats_are_those_of_numfmt(browser: Browser) -> int:
+    """Every code and rounding of random formats that nobody has built."""
+    browser.open("explorer/formats.html")
+    assert browser.run("return Formats.MODES") == list(MODES)
+    assert browser.run("return Object.keys(Formats.KINDS)") == list(numfmt.formats.KINDS)
+    rng = np.random.default_rng(0)
+    script = """
+        const [e, m, b, kind, facts, numbers, mode] = arguments;
+        const f = new Formats.Format("custom", e, m, b, kind, facts);
+        const shown = (code) => {
+          const d = f.decode(code);
+          return d.kind === "finite" ? `${d.value.n}/${d.value.d}` : `${d.kind} ${d.negative}`;
+        };
+        const codes = Array.from({ length: 2 ** f.bits }, (_, c) => BigInt(c));
+        const finite = codes.filter((c) => f.decode(c).kind === "finite");
+        return {
+          values: codes.map(shown),
+          steps: finite.map((c) => [-1, 1].map((s) => f.neighbour(c, s)).map((n) => (n === null ? null : shown(n)))),
+          rounded: numbers.map((x) => shown(f.encode(Exact.fromNumber(x), mode))),
+        };"""
+
+    def text(value: float) -> str:
+        if not np.isfinite(value):
+            return f"{'nan' if np.isnan(value) else 'infinity'} {str(bool(value < 0)).lower()}"
+        exact = Fraction(float(value))
+        return f"{exact.numerator}/{exact.denominator}"
+
+    checked = 0
+    for i, fmt in enumerate(custom_formats(rng, 300)):
+        mode = MODES[i % len(MODES)]
+        values = fmt.finite_values()
+        numbers = np.concatenate([rng.choice(values, 20) * rng.uniform(0.3, 1.7, 20), (values[1:] + values[:-1]) / 2])
+        numbers = np.concatenate([numbers, -numbers])
+        facts = {"signed": fmt.signed, "subnormals": fmt.subnormals, **({"zero": False} if not fmt.zero else {})}
+        arguments = (fmt.exponent_bits, fmt.mantissa_bits, fmt.bias, fmt.specials, facts, numbers.tolist(), mode)
+        shown = browser.run(script, *arguments)
+        for code, (seen, value) in enumerate(zip(shown["values"], fmt.values(), strict=True)):
+            # A NaN has no sign that matters.
+            assert seen.startswith("nan") if np.isnan(value) else seen == text(value), f"{fmt!r} code {code:#x}: {seen}"
+            checked += 1
+        finite = [value for value in fmt.values() if np.isfinite(value)]
+        for value, (below, above) in zip(finite, shown["steps"], strict=True):
+            smaller, larger = values[values < value], values[values > value]
+            assert below == (text(smaller[-1]) if smaller.size else None), f"{fmt!r} below {value}"
+            assert above == (text(larger[0]) if larger.size else None), f"{fmt!r} above {value}"
+            checked += 2
+        for number, seen, value in zip(numbers, shown["rounded"], fmt.round(numbers, mode), strict=True):
+            wanted = "nan" if np.isnan(value) else text(value)
+            assert seen.startswith(wanted), f"{fmt!r} {mode}: {number!r} to {seen}, not {value}"
+            checked += 1
+    assert checked > 10_000
+    return checked
+
+
 @test
 def numbers_round_as_in_numfmt(browser: Browser) -> int:
     """Random numbers, values and midpoints, in every format and mode."""
@@ -206,8 +285,6 @@ def numbers_round_as_in_numfmt(browser: Browser) -> int:
     rng = np.random.default_rng(0)
     checked = 0
     for fmt in numfmt.FORMATS.values():
-        if not fmt.zero:
-            continue
         low, high = max(fmt.emin - 3 - fmt.mantissa_bits, -1060), min(fmt.emax + 2, 1022)
         numbers = rng.standard_normal(300) * 2.0 ** rng.uniform(low, high, 300)
         if fmt.bits <= 16:
@@ -320,6 +397,39 @@ def payloads_are_those_of_fpsan_tools(browser: Browser) -> int:
 
 
 @test
+def identities_hold_where_the_rule_table_says(browser: Browser) -> int:
+    """Both sides of every identity of the calculator, against the formulas of the reference page."""
+    browser.open("explorer/payloads.html")
+    script = """
+        const [type, version, index, X, Y, Z] = arguments;
+        const r = new Payloads.Algebra(type, version);
+        const format = Formats.Format.named(r.format);
+        const number = (value) => r.embed(format.encode(Exact.fromNumber(value)));
+        const sides = Payloads.IDENTITIES[index].slice(1);
+        const shown = (operands) => sides.map((side) => side(r, ...operands.map(BigInt), number).toString());
+        return X.map((x, i) => shown([x, Y[i], Z[i]]));"""
+    written = browser.run("return Payloads.IDENTITIES.map(([text]) => text)")
+    known = {identity.text: identity for identity in site_rules.IDENTITIES}
+    assert set(written) <= set(known), f"not in the rule table: {set(written) - set(known)}"
+    rng = np.random.default_rng(0)
+    checked = 0
+    for index, text in enumerate(written):
+        identity = known[text]
+        for version in browser.run("return Payloads.VERSIONS"):
+            for kind in browser.run("return Object.keys(Payloads.TYPES)"):
+                width = algebra.float_type(kind).bits
+                x, y, z = rng.integers(0, 2**width, (3, 40), dtype=f"uint{width}", endpoint=False)
+                rules = algebra.get(version)
+                trial = site_rules.Trial(rules, kind, *(site_rules.Term(rules, operand) for operand in (x, y, z)))
+                sides = [np.broadcast_to(side(trial).payload, x.shape) for side in (identity.left, identity.right)]
+                shown = browser.run(script, kind, version, index, *([str(int(v)) for v in row] for row in (x, y, z)))
+                for seen, expected in zip(shown, zip(*sides, strict=True), strict=True):
+                    assert [int(v) for v in seen] == [int(v) for v in expected], f"{text} in {kind} of {version}"
+                    checked += 2
+    return checked
+
+
+@test
 def decimals_and_fractions_are_read_exactly(browser: Browser) -> int:
     """What a reader may type, and what may not be read as a number."""
     browser.open("explorer/formats.html")
@@ -397,7 +507,91 @@ def the_format_explorer_answers(browser: Browser) -> int:
     assert browser.value("hex") == "0x80"
     browser.fill("exponent-bits", "99")
     assert "exponent bits" in browser.part("status").text
-    return 20
+    browser.fill("exponent-bits", "3")
+    browser.choose("specials", "ieee")
+    browser.fill("decimal", "0.001")
+    assert browser.value("decimal") != "0"
+    browser.part("subnormals").send_keys(Keys.SPACE)
+    browser.part("signed").click()
+    assert "n=1" in browser.driver.current_url
+    assert "u=1" in browser.driver.current_url
+    assert browser.text_of("bits").count("\n") == 5, "three exponent and three mantissa bits, no sign"
+    browser.fill("decimal", "-1")
+    assert browser.value("hex") == "0x00", "an unsigned format ends at 0"
+    browser.choose("specials", "scale")
+    assert not browser.part("signed").is_enabled(), "a scale has no sign"
+    address = browser.driver.current_url
+    browser.open(address.removeprefix(browser.base))
+    assert browser.value("specials") == "scale"
+    return 26
+
+
+@test
+def everything_is_reached_by_the_keyboard(browser: Browser) -> int:
+    """The tab key visits every control of each page, in their order, and keys alone work them."""
+    script = """
+        return [...document.querySelectorAll(".explorer :is(a, button, input, select, textarea, [tabindex])")]
+          .filter((e) => !e.disabled && e.offsetParent !== null).map((e, i) => (e.dataset.order = String(i)));"""
+    here = "const e = document.activeElement; return e.closest('.explorer') ? e.dataset.order : null;"
+    checked = 0
+    for page in ("formats", "sums", "payloads"):
+        browser.open(f"explorer/{page}.html")
+        wanted = browser.run(script)
+        assert len(wanted) >= 6
+        browser.run("document.querySelector('.explorer [data-order=\"0\"]').focus()")
+        visited = [browser.run(here)]
+        for _ in wanted[1:]:
+            browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+            visited.append(browser.run(here))
+        assert visited == wanted, f"{page}: the tab key goes {visited}"
+        outline = browser.run("return getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none", f"{page}: the focus does not show"
+        checked += len(wanted) + 1
+    browser.open("explorer/sums.html#p=serial&i=3")
+    for keys, step in ((Keys.ARROW_DOWN, "4 of 16"), (Keys.ARROW_UP * 2, "2 of 16"), (Keys.END, "16 of 16")):
+        browser.part("scroll").send_keys(keys)
+        assert f"step {step}" in browser.text_of("title")
+    browser.part("forward")
+    browser.part("back").send_keys(Keys.ENTER)
+    assert "step 15 of 16" in browser.text_of("title")
+    browser.part("slider").send_keys(Keys.ARROW_LEFT)
+    assert "step 14 of 16" in browser.text_of("title")
+    return checked + 5
+
+
+@test
+def the_explorer_speaks_chinese(browser: Browser) -> int:
+    """The same pages in Chinese: labels, messages and state."""
+    browser.open("zh/explorer/formats.html#f=FP8_E4M3&c=3c")
+    assert "正规数" in browser.text_of("facts")
+    browser.fill("decimal", "0.1")
+    assert "不是该格式的值" in browser.text_of("status")
+    browser.open("zh/explorer/sums.html#p=lanes&i=2")
+    assert browser.text_of("title").startswith("第 2 步，共 19 步")
+    browser.open("zh/explorer/payloads.html")
+    assert "成立" in browser.text_of("identities")
+    return 4
+
+
+@test
+def both_kernels_are_presets_that_differ(browser: Browser) -> int:
+    """The same products in the two kernels' orders, one a chain and one in lanes, give other bits and one exact sum."""
+    found = {}
+    for preset in ("serial", "lanes"):
+        browser.open(f"explorer/sums.html#p={preset}&i=16")
+        cells = [cell.text for cell in browser.part("outcome").find_elements(By.TAG_NAME, "td")]
+        found[preset] = cells
+        terms = browser.value("terms").split()
+        assert len(terms) == 16
+    assert found["serial"][0] != found["lanes"][0]
+    assert found["serial"][1] == found["lanes"][1]
+    pairs = np.array([[float(factor) for factor in term.split("*")] for term in terms])
+    x, y = numfmt.BF16.round(pairs).T
+    for preset, options in (("serial", {}), ("lanes", {"method": "lanes", "lanes": 4})):
+        # Products of two BF16 numbers are exact in float64, and each enters its sum by one rounding.
+        expected = numfmt.accumulate((x * y)[None], numfmt.BF16, **{"method": "sequential", **options})
+        assert Fraction(found[preset][0]) == Fraction(float(expected[0])), preset
+    return 5
 
 
 @test

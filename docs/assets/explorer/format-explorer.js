@@ -63,6 +63,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const part = (name) => root.querySelector(`[data-part="${name}"]`);
   const select = part("format");
   const custom = { e: part("exponent-bits"), m: part("mantissa-bits"), b: part("bias"), s: part("specials") };
+  const switches = { signed: part("signed"), subnormals: part("subnormals") };
   const inputs = { hex: part("hex"), decimal: part("decimal"), fraction: part("fraction") };
 
   Ui.options(select, [...Object.keys(Formats.BUILT_IN), ["custom", W.custom]]);
@@ -75,7 +76,8 @@ document.addEventListener("DOMContentLoaded", () => {
     const given = Ui.readState();
     try {
       if (given.f === "custom") {
-        state.format = new Formats.Format("custom", Number(given.e), Number(given.m), Number(given.b), given.s);
+        const facts = { ...(given.u ? { signed: false } : {}), ...(given.n ? { subnormals: false } : {}) };
+        state.format = new Formats.Format("custom", Number(given.e), Number(given.m), Number(given.b), given.s, facts);
       } else if (given.f in Formats.BUILT_IN) {
         state.format = Formats.Format.named(given.f);
       }
@@ -89,7 +91,8 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const save = () => {
     const f = state.format;
-    const facts = f.name === "custom" ? { e: f.exponentBits, m: f.mantissaBits, b: f.bias, s: f.specials } : {};
+    const flags = { u: f.signed ? "" : "1", n: f.subnormals ? "" : "1" };
+    const facts = f.name === "custom" ? { e: f.exponentBits, m: f.mantissaBits, b: f.bias, s: f.specials, ...flags } : {};
     Ui.writeState({ f: f.name, ...facts, c: state.code.toString(16) });
   };
 
@@ -99,6 +102,10 @@ document.addEventListener("DOMContentLoaded", () => {
     select.value = format.name in Formats.BUILT_IN ? format.name : "custom";
     for (const [key, value] of Object.entries({ e: format.exponentBits, m: format.mantissaBits, b: format.bias, s: format.specials })) {
       if (custom[key] !== except) custom[key].value = value;
+    }
+    for (const [name, box] of Object.entries(switches)) {
+      box.checked = format[name];
+      box.disabled = name in Formats.KINDS[format.specials];
     }
     const texts = {
       hex: Ui.hexadecimal(code, format.bits),
@@ -122,7 +129,7 @@ document.addEventListener("DOMContentLoaded", () => {
         [W.value, finite ? `${Exact.decimal(decoded.value)} = ${Exact.fraction(decoded.value)}` : format.text(code)],
         [W.ulp, finite ? Exact.decimal(format.ulp(code)) : null],
         [W.largest, format.text(format.maxCode)],
-        [W.smallest, format.text(format.zero ? 1n : 0n)],
+        [W.smallest, format.text(format.minCode)],
         [W.codes, `2${Exact.superscript(format.bits)}`],
       ]),
     );
@@ -145,8 +152,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const role = (i) =>
       format.signed && i === bits - 1 ? "sign" : i >= format.mantissaBits ? "exponent" : "mantissa";
     const holder = part("bits");
-    if (holder.childElementCount !== bits || holder.dataset.format !== `${format.name}${format.exponentBits}`) {
-      holder.dataset.format = `${format.name}${format.exponentBits}`;
+    const shape = `${format.name} ${format.exponentBits} ${format.signed}`;
+    if (holder.childElementCount !== bits || holder.dataset.format !== shape) {
+      holder.dataset.format = shape;
       holder.replaceChildren(
         ...Array.from({ length: bits }, (_, k) => {
           const i = bits - 1 - k;
@@ -267,16 +275,22 @@ document.addEventListener("DOMContentLoaded", () => {
   Ui.onChange(select, (value) => {
     if (value === "custom") {
       const f = state.format;
-      change(new Formats.Format("custom", f.exponentBits, f.mantissaBits, f.bias, f.specials));
+      const facts = { signed: f.signed, subnormals: f.subnormals };
+      change(new Formats.Format("custom", f.exponentBits, f.mantissaBits, f.bias, f.specials, facts));
     } else {
       change(Formats.Format.named(value));
     }
   });
-  for (const control of Object.values(custom)) {
+  for (const control of [...Object.values(custom), ...Object.values(switches)]) {
     Ui.onChange(control, () => {
       try {
+        // A switch that the kind of specials decides has nothing to say, nor one that another kind decided before.
+        const free = Object.entries(switches).filter(([, box]) => !box.disabled);
+        const facts = custom.s.value in Formats.KINDS && !("signed" in Formats.KINDS[custom.s.value])
+          ? Object.fromEntries(free.map(([name, box]) => [name, box.checked]))
+          : {};
         const [e, m, b] = [custom.e, custom.m, custom.b].map((c) => (c.value.trim() === "" ? NaN : Number(c.value)));
-        change(new Formats.Format("custom", e, m, b, custom.s.value), control);
+        change(new Formats.Format("custom", e, m, b, custom.s.value, facts), control);
       } catch (error) {
         part("status").textContent = error.message;
       }

@@ -10,7 +10,7 @@ const Formats = (() => {
     fn: { infinities: false, nan: "highest", overflow: "nan" },
     fnuz: { infinities: false, nan: "negative_zero", overflow: "nan" },
     finite: { infinities: false, nan: "none", overflow: "saturate" },
-    scale: { signed: false, zero: false, infinities: false, nan: "highest", overflow: "nan" },
+    scale: { signed: false, zero: false, subnormals: false, infinities: false, nan: "highest", overflow: "nan" },
     p3109: { infinities: true, nan: "negative_zero", overflow: "infinity" },
   };
 
@@ -41,6 +41,7 @@ const Formats = (() => {
     toward_zero: () => false,
     up: (half, exact, odd, negative) => !exact && !negative,
     down: (half, exact, odd, negative) => !exact && negative,
+    to_odd: (half, exact, odd) => !exact && !odd,
   };
   // Modes that stop at the largest value instead of overflowing, for a sign.
   const INWARDS = {
@@ -49,12 +50,17 @@ const Formats = (() => {
     toward_zero: () => true,
     up: (negative) => negative,
     down: (negative) => !negative,
+    to_odd: () => false,
   };
 
   class Format {
-    constructor(name, exponentBits, mantissaBits, bias, specials) {
+    /** `facts` overrides what the kind of special values says: {signed, subnormals}. */
+    constructor(name, exponentBits, mantissaBits, bias, specials, facts = {}) {
+      if (!(specials in KINDS)) throw new RangeError(`specials: ${Object.keys(KINDS).join(", ")}`);
       Object.assign(this, { name, exponentBits, mantissaBits, bias, specials });
-      Object.assign(this, { signed: true, zero: true }, KINDS[specials]);
+      Object.assign(this, { signed: true, zero: true, subnormals: true }, KINDS[specials], facts);
+      // Without a sign bit P3109 has its NaN at the top, as there is no -0 to put it at.
+      if (specials === "p3109" && !this.signed) this.nan = "highest";
       this.check();
     }
 
@@ -68,8 +74,11 @@ const Formats = (() => {
       if (!whole(this.mantissaBits, 0, 52)) throw new RangeError("mantissa bits: 0 to 52");
       if (!whole(this.bias, -2000, 2000)) throw new RangeError("bias: an integer from -2000 to 2000");
       if (this.nan === "top_exponent" && this.mantissaBits === 0) throw new RangeError("ieee specials need a mantissa bit");
-      if (this.exponentBits === 0 && (this.infinities || !this.zero)) throw new RangeError("specials need exponent bits");
-      if (this.maxCode < 1n) throw new RangeError("no finite value is left");
+      if (this.exponentBits === 0 && (this.infinities || !this.zero || !this.subnormals)) {
+        throw new RangeError("without exponent bits there are only subnormals: specials need exponent bits");
+      }
+      if (this.nan === "negative_zero" && !this.signed) throw new RangeError("fnuz needs a sign bit: its NaN is at -0");
+      if (this.maxCode < (this.subnormals || !this.zero ? 1n : this.leastNormal)) throw new RangeError("no finite value is left");
     }
 
     get bits() {
@@ -90,6 +99,14 @@ const Formats = (() => {
         top_exponent: this.maxCode + 1n + (1n << BigInt(Math.max(this.mantissaBits - 1, 0))),
       }[this.nan];
     }
+    /** The code of the smallest normal number. */
+    get leastNormal() {
+      return 1n << BigInt(this.mantissaBits);
+    }
+    /** The code of the smallest positive value. */
+    get minCode() {
+      return this.subnormals ? 1n : this.zero ? this.leastNormal : 0n;
+    }
     get emin() {
       return (this.zero ? 1 : 0) - this.bias;
     }
@@ -109,7 +126,7 @@ const Formats = (() => {
         return { kind, ...fields, value: null };
       }
       const subnormal = this.zero && fields.field === 0;
-      const significand = subnormal ? fields.mantissa : fields.mantissa | (1n << m);
+      const significand = subnormal ? (this.subnormals ? fields.mantissa : 0n) : fields.mantissa | (1n << m);
       const exponent = subnormal ? this.emin : fields.field - this.bias;
       const value = Q.mul(Q.make(significand), Q.power2(exponent - this.mantissaBits));
       return { kind: "finite", ...fields, subnormal, exponent, significand, value: negative ? Q.negate(value) : value };
@@ -119,19 +136,22 @@ const Formats = (() => {
     encode(value, mode = "nearest_even", negative = value.n < 0n) {
       const sign = this.signed && negative ? this.magnitudes : 0n;
       const withSign = (magnitude) => (magnitude === 0n && !this.negativeZero ? 0n : sign | magnitude);
-      if (negative && !this.signed) throw new RangeError(`${this.name} has no negative values`);
-      if (value.n === 0n) {
-        if (!this.zero) throw new RangeError(`${this.name} has no zero`);
-        return withSign(0n);
-      }
+      if (value.n === 0n) return withSign(0n);  // without a zero, code 0 is the nearest value
       const size = Q.abs(value);
-      const e = Math.max(Q.exponent(size), this.emin);
+      const tiny = this.zero && !this.subnormals && Q.exponent(size) < this.emin;
+      const e = tiny ? this.emin + this.mantissaBits : Math.max(Q.exponent(size), this.emin);
       const scaled = Q.div(size, Q.power2(e - this.mantissaBits));
       let kept = scaled.n / scaled.d;
       const rest = 2n * (scaled.n % scaled.d) - scaled.d;
       const half = rest > 0n ? 1 : rest < 0n ? -1 : 0;
-      if (MODES[mode](half, scaled.d === 1n, (kept & 1n) === 1n, negative)) kept += 1n;
       const m = BigInt(this.mantissaBits);
+      // A tie goes to the even code, which without mantissa bits is a matter of the exponent.
+      const parity = tiny ? kept : kept + (BigInt(e - this.emin) << m) - (this.zero ? 0n : 1n << m);
+      if (MODES[mode](half, scaled.d === 1n, (parity & 1n) === 1n, negative)) kept += 1n;
+      // Below a range without a sign is overflow too, unless the number rounds to zero.
+      if (negative && !this.signed) return kept && this.overflow === "nan" && !INWARDS[mode](true) ? this.nanCode : 0n;
+      // Nothing lies between zero and the smallest normal number.
+      if (tiny) return withSign(kept * this.leastNormal);
       let magnitude = kept + (BigInt(e - this.emin) << m);
       if (!this.zero) magnitude = magnitude > 1n << m ? magnitude - (1n << m) : 0n;
       if (magnitude <= this.maxCode) return withSign(magnitude);
@@ -141,7 +161,8 @@ const Formats = (() => {
 
     /** The distance between values in the binade of a finite code. */
     ulp(code) {
-      return Q.power2(this.decode(code).exponent - this.mantissaBits);
+      const { exponent, subnormal } = this.decode(code);
+      return Q.power2(exponent - (subnormal && !this.subnormals ? 0 : this.mantissaBits));
     }
 
     /** The code of the next finite value above (step 1) or below (-1), or null at the end. */
@@ -150,13 +171,12 @@ const Formats = (() => {
       if (kind !== "finite") return null;
       const magnitude = code & (this.magnitudes - 1n);
       if (value.n === 0n && this.zero) {
-        const next = step > 0 ? 1n : this.signed ? this.magnitudes | 1n : null;
-        return next;
+        return step > 0 ? this.minCode : this.signed ? this.magnitudes | this.minCode : null;
       }
       const outward = negative ? step < 0 : step > 0;
       if (outward) return magnitude === this.maxCode ? null : code + 1n;
       if (magnitude === 0n) return null;
-      return magnitude === 1n && this.zero ? 0n : code - 1n;
+      return magnitude === this.minCode && this.zero ? 0n : code - 1n;
     }
 
     text(code) {

@@ -14,7 +14,7 @@ document.addEventListener("DOMContentLoaded", () => {
       holds: "holds",
       fails: "differs",
       invalid: "write a number, a fraction, inf, nan, or bits such as 0x3F800000",
-      columns: ["identity", "for these x, y, z", "left side", "right side"],
+      columns: ["here", "identity", "left side", "right side"],
       odd: "odd",
       even: "even",
     },
@@ -27,7 +27,7 @@ document.addEventListener("DOMContentLoaded", () => {
       holds: "成立",
       fails: "不同",
       invalid: "请写数、分数、inf、nan，或 0x3F800000 这样的位",
-      columns: ["恒等式", "对这些 x、y、z", "左边", "右边"],
+      columns: ["此处", "恒等式", "左边", "右边"],
       odd: "奇数",
       even: "偶数",
     },
@@ -115,7 +115,7 @@ document.addEventListener("DOMContentLoaded", () => {
         ...Payloads.IDENTITIES.map(([text, left, right]) => {
           const [a, b] = [left, right].map((side) => side(rules, x, y, z, number));
           const verdict = a === b ? `✓ ${W.holds}` : `✗ ${W.fails}`;
-          const cells = [text, verdict, hex(a), hex(b)].map((cell) => Ui.element("td", {}, cell));
+          const cells = [verdict, text, hex(a), hex(b)].map((cell) => Ui.element("td", {}, cell));
           return Ui.element("tr", { class: a === b ? "holds" : "fails" }, ...cells);
         }),
       );

@@ -231,6 +231,14 @@ document.addEventListener("DOMContentLoaded", () => {
   part("back").addEventListener("click", () => go(state.i - 1));
   part("forward").addEventListener("click", () => go(state.i + 1));
   part("last").addEventListener("click", () => go(played.steps.length));
+  // The table of steps is walked with the arrow keys once it has the focus.
+  part("scroll").addEventListener("keydown", (event) => {
+    const last = played.steps.length;
+    const target = { ArrowDown: state.i + 1, ArrowUp: state.i - 1, Home: Math.min(1, last), End: last }[event.key];
+    if (target === undefined) return;
+    go(target);
+    event.preventDefault();
+  });
   Ui.onChange(part("slider"), (value) => go(Number(value)));
   Ui.onChange(part("preset"), (value) => {
     state.p = value;

@@ -45,8 +45,9 @@ const Ui = (() => {
    * overlap are left out, those of the kinds "now" and "exact" last.
    */
   const numberLine = (points, caption) => {
-    const width = 640;
-    const edge = 60;
+    // On a phone the line is drawn narrower instead of smaller, so that its labels stay readable.
+    const width = window.innerWidth < 600 ? 360 : 640;
+    const edge = width < 600 ? 40 : 60;
     const values = points.map((point) => point.value);
     const low = values.reduce((a, b) => (Exact.compare(a, b) < 0 ? a : b));
     const high = values.reduce((a, b) => (Exact.compare(a, b) > 0 ? a : b));
