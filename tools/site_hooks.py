@@ -2,11 +2,13 @@
 
 A line `[[api PACKAGE]]` in a page becomes an entry for each name in the package's `__all__`, written by mkdocstrings
 from the docstring, under the name that users import, wherever the code lies. Names that are modules follow, each with
-its own. A line `[[cli MODULE:FUNCTION]]` becomes the help of a command and of its subcommands, from the parser that the
-function makes. A line `[[results VIEW NAME]]` becomes figures of bench/results (see site_results.py), and
-`[[results overview]]` the list of all of them. A line `[[rules VIEW]]` becomes a table of the payload algebra (see
-site_rules.py). Lines `[[file NAME]]`, `[[run COMMAND]]` and `[[picture NAME: TEXT]]` are examples (see
-site_examples.py).
+its own. `[[api PACKAGE: NAME NAME]]` takes some of them, one heading level lower; `[[api PACKAGE]]` after it takes the
+others. `[[constants PACKAGE: NAME NAME]]` becomes a table of constants (see site_reference.py).
+
+A line `[[cli MODULE:FUNCTION]]` becomes the help of a command and of its subcommands, from the parser that the function
+makes. A line `[[results VIEW NAME]]` becomes figures of bench/results (see site_results.py), and `[[results overview]]`
+the list of all of them. A line `[[rules VIEW]]` becomes a table of the payload algebra (see site_rules.py). Lines
+`[[file NAME]]`, `[[run COMMAND]]` and `[[picture NAME: TEXT]]` are examples (see site_examples.py).
 """
 
 from __future__ import annotations
@@ -33,12 +35,13 @@ TOOLS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TOOLS))
 
 import site_examples  # noqa: E402
+import site_reference  # noqa: E402
 import site_results  # noqa: E402
 
 DOCS = TOOLS.parent / "docs"
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*\bhreflang=[^>]*>')
 COMMAND = re.compile(r"^\[\[cli ([\w.]+):(\w+)\]\]$", re.MULTILINE)
-MARK = re.compile(r"^\[\[api ([\w.]+)\]\]$", re.MULTILINE)
+MARK = re.compile(r"^\[\[(api|constants) ([\w.]+)(?::((?: \w+)+))?\]\]$", re.MULTILINE)
 RESULTS = re.compile(r"^\[\[results ([\w-]+)(?: ([\w.*?-]+))?\]\]$", re.MULTILINE)
 RULES = re.compile(r"^\[\[rules ([\w-]+)\]\]$", re.MULTILINE)
 
@@ -72,7 +75,34 @@ def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     markdown = RESULTS.sub(lambda mark: results(mark[1], mark[2], _source or "index.md"), markdown)
     markdown = RULES.sub(lambda mark: rules(mark[1]), markdown)
     markdown = site_examples.render(markdown, _source, DOCS)
-    return MARK.sub(lambda mark: "\n".join(entries(mark[1])), markdown)
+    seen: set[str] = set()
+    return MARK.sub(lambda mark: "\n".join(reference(mark, seen)), markdown)
+
+
+def reference(mark: re.Match[str], seen: set[str]) -> Iterator[str]:
+    """Markdown of a mark for names of a package."""
+    kind, package, given = mark.groups()
+    if not given:
+        yield from entries(package, seen=seen)
+        return
+    module = importlib.import_module(package)
+    names = given.split()
+    unknown = [name for name in names if name not in public_names(module)]
+    if unknown:
+        raise LookupError(f"{package} offers no {unknown[0]}: {mark[0]}")
+    if kind == "api":
+        yield from entries(package, 3, seen, names)
+        return
+    places = [definition(module, name, getattr(module, name)) for name in names]
+    seen.update(places)
+    yield from site_reference.constants(package, names, places)
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Link public names that a page writes as code; called by MkDocs."""
+    path = Path(page.file.src_uri)
+    package = path.stem.replace("-", "_") if path.parent.name == "reference" else ""
+    return site_reference.link_names(html, package if package in site_reference.PACKAGES else None)
 
 
 def on_post_build(**_: Any) -> None:
@@ -158,8 +188,10 @@ def public_names(module: ModuleType) -> list[str]:
     return [name for name in getattr(module, "__all__", []) if not name.startswith("_")]
 
 
-def entries(package: str, level: int = 2, seen: set[str] | None = None) -> Iterator[str]:
-    """Markdown of a package's public names, its public modules last.
+def entries(
+    package: str, level: int = 2, seen: set[str] | None = None, names: list[str] | None = None
+) -> Iterator[str]:
+    """Markdown of a package's public names, or of some of them, its public modules last.
 
     Raises:
         LookupError: a public name is neither a function, class or module nor assigned in any module of the package.
@@ -167,7 +199,7 @@ def entries(package: str, level: int = 2, seen: set[str] | None = None) -> Itera
     seen = seen if seen is not None else set()
     module = importlib.import_module(package)
     modules = []
-    for name in public_names(module):
+    for name in names or public_names(module):
         thing = attribute(module, name)
         if inspect.ismodule(thing):
             modules.append(thing.__name__)
@@ -178,7 +210,11 @@ def entries(package: str, level: int = 2, seen: set[str] | None = None) -> Itera
         seen.add(place)
         yield f'<a id="{package}.{name}"></a>\n'
         options = f"      show_root_heading: true\n      show_root_toc_entry: true\n      heading: {name}\n"
+        if isinstance(thing, dict):  # its source says less than its comment
+            options += "      show_attribute_values: false\n"
         yield f"::: {place}\n    options:\n{options}      toc_label: {name}\n      heading_level: {level}\n"
+        if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+            yield f"{site_reference.comment(place)}\n"
     for name in modules:
         yield f"{'#' * level} {name} {{ #{name} }}\n"
         yield f"{first_paragraph(importlib.import_module(name))}\n"

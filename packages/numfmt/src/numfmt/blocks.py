@@ -48,6 +48,23 @@ from numfmt.formats import (
 )
 from numfmt.rounding import RoundingMode, rounding_mode
 
+__all__ = [
+    "BLOCK_FORMATS",
+    "MXFP4",
+    "MXFP6_E2M3",
+    "MXFP6_E3M2",
+    "MXFP8_E4M3",
+    "MXFP8_E5M2",
+    "MXINT8",
+    "NVFP4",
+    "QUOTIENTS",
+    "SCALE_RULES",
+    "SPECIALS",
+    "BlockArray",
+    "BlockFormat",
+    "block_floating_point",
+]
+
 Float64Array = NDArray[np.float64]
 ElementFormat: TypeAlias = "FloatFormat | FixedFormat | TableFormat"
 

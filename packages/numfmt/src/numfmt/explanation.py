@@ -17,6 +17,8 @@ from numfmt.formats import FloatFormat
 from numfmt.rounding import ROUNDINGS, OverflowPolicy, RoundingMode, overflow_policy, rounding_mode
 from numfmt.tables import align, code_bits, value_text
 
+__all__ = ["Explanation", "explain", "parse_number"]
+
 Format = FloatFormat | FixedFormat | TableFormat
 
 _TEXT_WIDTH = 100

@@ -14,6 +14,8 @@ from numfmt.formats import FORMATS, FloatFormat
 if TYPE_CHECKING:  # blocks are imported when they are asked for
     from numfmt.blocks import BlockFormat
 
+__all__ = ["ALIASES", "block_formats", "lookup", "p3109"]
+
 
 def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = True) -> FloatFormat:
     """A format of IEEE P3109, the draft standard for small floating-point formats.

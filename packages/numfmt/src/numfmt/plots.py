@@ -16,6 +16,8 @@ import numpy as np
 
 from numfmt.formats import FloatFormat
 
+__all__ = ["PLOTS", "error", "save", "spacing", "stagnation", "values"]
+
 # Ticks of an axis at most, and the widest formats whose values are drawn one by one.
 _TICKS = 12
 _VALUES_BITS = 16

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from numfmt._errors import unknown_name
 
+__all__ = ["OVERFLOWS", "ROUNDINGS", "OverflowPolicy", "RoundingMode", "overflow_policy", "rounding_mode"]
+
 BoolArray = NDArray[np.bool_]
 
 

@@ -47,6 +47,8 @@ from numfmt.formats import FloatFormat
 from numfmt.reports import ErrorReport
 from numfmt.sums import Accumulator, SumPlan
 
+__all__ = ["DISTRIBUTIONS", "Data", "Study", "cell_id", "run_cell"]
+
 Float64Array = NDArray[np.float64]
 
 # Terms that a cell holds at once, over all its sums.

@@ -17,6 +17,8 @@ from numfmt.formats import FloatFormat
 from numfmt.plots import _axes
 from numfmt.study import Data, Study, run_cell
 
+__all__ = ["FIGURES", "error_against_terms", "error_growth"]
+
 #: Figures of a study's rows that can be drawn against the number of terms, with their axis labels.
 FIGURES: dict[str, str] = {
     "units_rms": "rms error / (u·sum|p|)",

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from numfmt.formats import FORMATS, FloatFormat
 
+__all__ = ["SPECIALS", "describe", "formats_table", "value_table", "value_text"]
+
 #: Widest format whose values are printed.
 TABLE_BITS = 12
 
