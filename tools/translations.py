@@ -2,7 +2,8 @@
 
 `tools/translations.json` holds short digests of the English passages that each translation was made from: paragraphs of
 a page, texts of a lecture's catalogue. When a passage changes, its translation is stale until somebody has read both
-and accepted it. Without options the stale ones are listed, and the exit status is 1 if there are any.
+and accepted it. Without options the stale ones are listed, and the exit status is 1 if there are any; a new translation
+is listed too, until it is accepted for the first time.
 """
 
 from __future__ import annotations
@@ -90,14 +91,14 @@ def lock() -> dict[str, str]:
 
 
 def report() -> list[str]:
-    """A sentence for each translation that is older than its text, was never accepted, or has no English text."""
+    """A sentence for each translation that is older than its text or has none."""
     accepted, lines = lock(), []
     for translation, english in pairs().items():
         name = translation.relative_to(ROOT).as_posix()
         if not english.exists():
             lines.append(f"{name}: there is no {english.relative_to(ROOT).as_posix()} that it could translate")
             continue
-        changed = stale(english, accepted.get(name, ""))
+        changed = stale(english, accepted[name]) if name in accepted else []
         if changed:
             few = "; ".join(changed[:4]) + (f"; and {len(changed) - 4} more" if len(changed) > 4 else "")
             lines.append(
@@ -105,6 +106,11 @@ def report() -> list[str]:
                 f"python tools/translations.py --accept {name}"
             )
     return lines
+
+
+def new() -> list[str]:
+    """Translations that were never accepted."""
+    return [name for name in (path.relative_to(ROOT).as_posix() for path in pairs()) if name not in lock()]
 
 
 def accept(names: list[str]) -> None:
@@ -139,7 +145,9 @@ def main(arguments: list[str] | None = None) -> int:
     if options.accept is not None:
         accept(options.accept)
     lines = report()
-    print("\n".join(lines) if lines else f"{len(pairs())} translations are of today's English text")
+    for name in new():
+        print(f"{name} is new: python tools/translations.py --accept {name}")
+    print("\n".join(lines) if lines else f"none of {len(pairs())} translations is older than its English text")
     return 1 if lines else 0
 
 

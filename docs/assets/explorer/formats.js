@@ -43,14 +43,14 @@ const Formats = (() => {
     down: (half, exact, odd, negative) => !exact && negative,
     to_odd: (half, exact, odd) => !exact && !odd,
   };
-  // Modes that stop at the largest value instead of overflowing, for a sign.
+  // Modes that stop at the largest value instead of overflowing, for a sign and for whether that value's code is odd.
   const INWARDS = {
     nearest_even: () => false,
     nearest_away: () => false,
     toward_zero: () => true,
     up: (negative) => negative,
     down: (negative) => !negative,
-    to_odd: () => false,
+    to_odd: (negative, odd) => odd,
   };
 
   class Format {
@@ -155,7 +155,7 @@ const Formats = (() => {
       let magnitude = kept + (BigInt(e - this.emin) << m);
       if (!this.zero) magnitude = magnitude > 1n << m ? magnitude - (1n << m) : 0n;
       if (magnitude <= this.maxCode) return withSign(magnitude);
-      if (this.overflow === "saturate" || INWARDS[mode](negative)) return withSign(this.maxCode);
+      if (this.overflow === "saturate" || INWARDS[mode](negative, (this.maxCode & 1n) === 1n)) return withSign(this.maxCode);
       return this.overflow === "infinity" ? sign | (this.maxCode + 1n) : this.nanCode;
     }
 

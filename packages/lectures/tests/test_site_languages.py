@@ -123,8 +123,9 @@ def copy(tmp_path: Path) -> Path:
         (tmp_path / "catalogues" / language).mkdir(parents=True)
         (tmp_path / "catalogues" / language / "sums.toml").write_text(f'[title]\nlong = "{word}"\nlist = ["1", "2"]\n')
     tool = load_tool(tmp_path)
-    assert tool.main([]) == 1, "nothing is accepted yet"
+    assert tool.new() == ["catalogues/zh/sums.toml", "docs/index.zh.md"]
     assert tool.main(["--accept"]) == 0
+    assert tool.new() == []
     return tmp_path
 
 
