@@ -149,7 +149,7 @@ const Formats = (() => {
       const parity = tiny ? kept : kept + (BigInt(e - this.emin) << m) - (this.zero ? 0n : 1n << m);
       if (MODES[mode](half, scaled.d === 1n, (parity & 1n) === 1n, negative)) kept += 1n;
       // Below a range without a sign is overflow too, unless the number rounds to zero.
-      if (negative && !this.signed) return kept && this.overflow === "nan" && !INWARDS[mode](true) ? this.nanCode : 0n;
+      if (negative && !this.signed) return (kept || !this.zero) && this.overflow === "nan" && !INWARDS[mode](true, false) ? this.nanCode : 0n;
       // Nothing lies between zero and the smallest normal number.
       if (tiny) return withSign(kept * this.leastNormal);
       let magnitude = kept + (BigInt(e - this.emin) << m);
