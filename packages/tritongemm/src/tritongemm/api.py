@@ -227,7 +227,7 @@ def matmul(a: Any, b: Any, *, out: Any = None, **options: Any) -> Any:
     shape = (*batch, left.shape[-2], right.shape[-1])
     if rank(right) == 2:
         # One matrix for all: the rows of all batches are rows of one product.
-        result = mm(left.reshape(-1, left.shape[-1]), right, **options)
+        result = mm(_rows(left), right, **options)
     else:
         stacked = [_stacked(x, batch) for x in (left, right)]
         result = mm(left, right, **options) if not batch else bmm(*stacked, **options)
@@ -265,7 +265,7 @@ def linear(x: Any, weight: Any, bias: Any = None, *, activation: str | None = No
     transposed = weight.T
     if rank(x) == 2:
         return mm(x, transposed, bias=bias, activation=activation, out=out, **options)
-    rows = x.reshape(-1, x.shape[-1]) if x.shape[-1] else x.reshape(int(np.prod(x.shape[:-1], dtype=int)), 0)
+    rows = _rows(x)
     shape = (*x.shape[:-1], weight.shape[0])
     result = mm(rows, transposed, bias=bias, activation=activation, **options).reshape(shape)
     return _into(result, out, {"x": x, "weight": weight, "bias": bias}, torch_kind)
@@ -489,6 +489,8 @@ def _ready(
     if not torch_kind:
         if tuple(out.shape) != shape:
             raise UsageError(f"out: shape {tuple(out.shape)}, but the product is {shape}.")
+        if not getattr(out, "array", out).flags.writeable:
+            raise UsageError("out: it is read-only and cannot be written to; pass out.copy().")
         return out
     check_out(name, out, _library_dtype(element, True), given)
     if tuple(out.shape) != tuple(shape):
@@ -520,6 +522,13 @@ def _into(result: Any, out: Any, given: dict[str, Any], torch_kind: bool) -> Any
         return ready.copy_(result)
     ready[...] = result
     return ready
+
+
+def _rows(x: Any) -> Any:
+    """The rows of all matrices of a batch below each other, without a copy where strides allow it."""
+    if x.shape[-1]:
+        return x.reshape(-1, x.shape[-1])
+    return x.reshape(int(np.prod(x.shape[:-1], dtype=int)), 0)  # of nothing, NumPy cannot tell how many
 
 
 def _broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,0 +1,267 @@
+"""The products on NumPy arrays: values, bits, types, and what is refused with which words."""
+
+import math
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+import fpsan_tools
+import tritongemm
+from tritongemm import elements, modes, operands
+from tritongemm.errors import UsageError
+from tritongemm.operands import OperandError
+
+pytest.importorskip("triton")
+pytestmark = pytest.mark.triton
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng([seed, *shape]).uniform(-1, 1, shape).astype(np.float32)
+
+
+def same_bits(x, y):
+    assert x.dtype == y.dtype
+    assert x.shape == y.shape
+    return x.tobytes() == y.tobytes()
+
+
+def exact(a, b):
+    """The product in exact arithmetic, rounded once to float64: math.fsum of exact fp32 products."""
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    return np.array([[math.fsum(wide_a[i] * wide_b[:, j]) for j in range(b.shape[1])] for i in range(a.shape[0])])
+
+
+# ---------------------------------------------------------------------------------------------------------- the product
+@pytest.mark.parametrize("precision", [name for name, mode in modes.MODES.items() if "fp32" in mode.operands])
+def test_every_mode_keeps_its_promise_and_is_what_predict_says(precision):
+    a, b = random(5, 40), random(40, 6)
+    result = tritongemm.mm(a, b, precision=precision)
+    promise = modes.get(precision).promise(40, "fp32")
+    magnitude = np.abs(a).astype(np.float64) @ np.abs(b)
+    assert (np.abs(result - exact(a, b)) <= promise.relative_bound * magnitude + promise.absolute).all()
+    assert same_bits(result, tritongemm.predict(a, b, precision=precision))
+
+
+def test_modes_differ():
+    a, b = random(5, 40), random(40, 6)
+    results = {
+        name: tritongemm.mm(a, b, precision=name).tobytes() for name in ("ieee", "tf32", "tf32_rounded", "bf16x3")
+    }
+    assert len(set(results.values())) == len(results)
+
+
+def test_ieee_is_one_serial_chain_of_fused_multiply_adds():
+    from tritongemm.orders import SummationOrder
+
+    a, b = random(4, 50), random(50, 3)
+    assert same_bits(tritongemm.mm(a, b), SummationOrder.chain().simulate(a, b))
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
+def test_alpha_beta_bias_and_activation(activation):
+    a, b, c, bias = random(5, 20), random(20, 6), random(5, 6, seed=1), random(6)
+    got = tritongemm.mm(a, b, alpha=0.5, beta=-2, c=c, bias=bias, activation=activation)
+    x = 0.5 * exact(a, b) - 2.0 * c + bias
+    want = {
+        None: lambda: x,
+        "relu": lambda: np.maximum(x, 0),
+        "gelu": lambda: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
+        "silu": lambda: x / (1 + np.exp(-x)),
+    }[activation]()
+    # Twenty products, two fused operations and an activation of a few ulps, relative to what is summed.
+    scale = 0.5 * (np.abs(a) @ np.abs(b)) + 2 * np.abs(c) + np.abs(bias)
+    assert (np.abs(got - want) <= 30 * 2.0**-24 * scale).all()
+    assert same_bits(got, tritongemm.predict(a, b, alpha=0.5, beta=-2, c=c, bias=bias, activation=activation))
+
+
+def test_addmm_and_baddbmm_broadcast_what_they_add():
+    a, b, row = random(5, 20), random(20, 6), random(6)
+    whole = np.broadcast_to(row, (5, 6)).copy()
+    want = tritongemm.mm(a, b, c=whole, beta=0.5, alpha=2)
+    assert same_bits(tritongemm.addmm(row, a, b, beta=0.5, alpha=2), want)
+    assert same_bits(tritongemm.addmm(row[None], a, b, beta=0.5, alpha=2), want)
+    column = random(5, 1)
+    assert same_bits(tritongemm.addmm(column, a, b), tritongemm.mm(a, b, c=np.repeat(column, 6, 1), beta=1))
+    stacked = tritongemm.baddbmm(row, np.stack([a, a + 1]), np.stack([b, b]), beta=0.5, alpha=2)
+    assert same_bits(stacked[0], want)
+
+
+def test_bmm_is_mm_for_each():
+    a, b = random(3, 5, 20), random(3, 20, 6)
+    got = tritongemm.bmm(a, b, precision="tf32")
+    assert same_bits(got, np.stack([tritongemm.mm(x, y, precision="tf32") for x, y in zip(a, b, strict=True)]))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((4,), (4, 5)),
+     ((3, 4), (4,)), ((4,), (4,)), ((2, 3, 4), (4,)), ((4,), (2, 4, 5)), ((0, 3, 4), (4, 5)), ((0, 3, 4), (1, 4, 5)),
+     ((2, 3, 0), (0, 5))],
+    ids=str,
+)  # fmt: skip
+def test_matmul_has_numpys_shapes(first, second):
+    a, b = random(*first), random(*second)
+    got, want = tritongemm.matmul(a, b), np.matmul(a, b)
+    assert np.shape(got) == want.shape
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)
+    if want.ndim:
+        out = np.empty(want.shape, np.float32)
+        assert tritongemm.matmul(a, b, out=out) is out
+        np.testing.assert_array_equal(out, got)
+
+
+def test_linear_multiplies_with_the_transposed_weight():
+    x, weight, bias = random(2, 3, 20), random(6, 20), random(6)
+    got = tritongemm.linear(x, weight, bias, activation="relu")
+    want = tritongemm.mm(x.reshape(6, 20), weight.T.copy(), bias=bias, activation="relu")
+    assert same_bits(got, want.reshape(2, 3, 6))
+    assert tritongemm.linear(x[0, 0], weight).shape == (6,)
+    assert tritongemm.linear(np.empty((2, 0, 20), np.float32), weight).shape == (2, 0, 6)
+
+
+# ---------------------------------------------------------------------------------------------------------------- types
+def test_16_bit_floats_of_numpy_and_of_bit_patterns_have_the_same_bits():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    a, b = (random(*shape).astype(ml_dtypes.bfloat16) for shape in ((5, 20), (20, 6)))
+    want = tritongemm.mm(a, b)
+    assert want.dtype == ml_dtypes.bfloat16
+    typed = tritongemm.mm(*(fpsan_tools.typed(x.view(np.uint16), "bf16") for x in (a, b)))
+    assert typed.dtype == "bf16"
+    np.testing.assert_array_equal(typed.array, want.view(np.uint16))
+    wide = tritongemm.mm(a, b, out_dtype="fp32")
+    assert wide.dtype == np.float32
+    np.testing.assert_array_equal(wide.astype(ml_dtypes.bfloat16), want)
+
+
+@pytest.mark.parametrize("name", ["fp16", "float16", np.float16, np.dtype("float16")], ids=str)
+def test_result_types_are_named_in_any_spelling(name):
+    a, b = random(5, 20), random(20, 6)
+    got = tritongemm.mm(a, b, out_dtype=name)
+    assert same_bits(got, tritongemm.mm(a, b).astype(np.float16))
+
+
+def test_out_gives_the_result_its_type():
+    a, b = random(5, 20), random(20, 6)
+    out = np.empty((5, 6), np.float64)
+    assert tritongemm.mm(a, b, out=out) is out
+    np.testing.assert_array_equal(out, tritongemm.mm(a, b))
+
+
+def test_fp64_is_exact_up_to_its_own_rounding():
+    a, b = random(5, 20).astype(np.float64) / 3, random(20, 6).astype(np.float64) / 7
+    magnitude = np.abs(a) @ np.abs(b)
+    golden = np.array([[math.fsum(a[i] * b[:, j]) for j in range(6)] for i in range(5)])
+    got = tritongemm.mm(a, b)
+    assert got.dtype == np.float64
+    assert (np.abs(got - golden) <= 21 * 2.0**-53 * magnitude).all()
+
+
+FP8 = pytest.mark.parametrize("name", elements.FP8)
+
+
+def codes(name, *shape):
+    form = elements.ELEMENTS[name].format
+    return fpsan_tools.typed(form.encode(random(*shape) * 4).astype(np.uint8), name)
+
+
+@FP8
+def test_8_bit_floats_give_bf16_and_their_scales_divide_out(name):
+    a, b = codes(name, 5, 160), codes(name, 160, 6)
+    plain = tritongemm.mm(a, b, out_dtype="fp32").array.view(np.float32)
+    assert tritongemm.mm(a, b).dtype == "bf16"
+    two, half = (
+        fpsan_tools.typed(np.float32([2]).view("u4"), "fp32"),
+        fpsan_tools.typed(np.float32([0.25]).view("u4"), "fp32"),
+    )
+    scaled = tritongemm.scaled_mm(a, b, two, half, out_dtype="fp32").array.view(np.float32)
+    np.testing.assert_array_equal(scaled, plain / 2)  # powers of two: exact
+    fast = tritongemm.scaled_mm(a, b, two, half, out_dtype="fp32", precision="fast").array.view(np.float32)
+    assert not np.array_equal(fast, scaled)
+
+
+def test_scales_of_rows_and_columns():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    a, b = (random(*shape).astype(ml_dtypes.float8_e4m3fn) for shape in ((5, 40), (40, 6)))
+    rows, columns = np.exp2(np.arange(5, dtype=np.float32))[:, None], np.exp2(-np.arange(6, dtype=np.float32))[None]
+    got = tritongemm.scaled_mm(a, b, rows, columns, out_dtype="fp32")
+    np.testing.assert_array_equal(got, tritongemm.mm(a, b, out_dtype="fp32") * rows * columns)
+
+
+# ------------------------------------------------------------------------------------------------------------- refusals
+A, B = random(3, 4), random(4, 5)
+REFUSALS = {
+    "unknown mode": (lambda: tritongemm.mm(A, B, precision="tf31"), "Did you mean 'tf32'"),
+    "mode of other types": (lambda: tritongemm.mm(A, B, precision="fast"), "modes for fp32: .*ieee"),
+    "unknown activation": (lambda: tritongemm.mm(A, B, activation="relo"), "Did you mean 'relu'"),
+    "unknown kernel": (
+        lambda: tritongemm.mm(A, B, config=tritongemm.Config(kernel="blokced")),
+        "Did you mean 'blocked'",
+    ),
+    "no configuration": (lambda: tritongemm.mm(A, B, config={"block_m": 64}), r"config: a tritongemm\.Config"),
+    "beta without c": (lambda: tritongemm.mm(A, B, beta=1), "no c"),
+    "a tensor as alpha": (lambda: tritongemm.mm(A, B, alpha=A[0]), r"alpha: a number.*\.item\(\)"),
+    "result type": (lambda: tritongemm.mm(A, B, out_dtype="fp8e4m3fn"), "results are"),
+    "unknown type": (lambda: tritongemm.mm(A, B, out_dtype="fp33"), "out_dtype"),
+    "integers": (lambda: tritongemm.mm(A.astype(int), B.astype(int)), "int64"),
+    "foreign byte order": (lambda: tritongemm.mm(A.astype(">f4"), B.astype(">f4")), "dtype"),
+    "a list": (lambda: tritongemm.mm([[1.0]], B), r"a: a list is no matrix.*asarray"),
+    "out's shape": (lambda: tritongemm.mm(A, B, out=np.empty((3, 6), "f")), r"out: shape \(3, 6\)"),
+    "out's type": (lambda: tritongemm.mm(A, B, out=np.empty((3, 5), "f"), out_dtype="fp16"), "contradicts"),
+    "read-only out": (lambda: tritongemm.mm(A, B, out=np.broadcast_to(np.float32(0), (3, 5))), "out: .*written"),
+    "bias's shape": (lambda: tritongemm.mm(A, B, bias=A[0]), "bias has shape"),
+    "bias's type": (lambda: tritongemm.mm(A, B, bias=np.ones(5)), "bias is float64"),
+    "c's shape": (lambda: tritongemm.addmm(A, A, B), "broadcast"),
+    "shapes": (lambda: tritongemm.mm(A, A), "transposed"),
+    "types": (lambda: tritongemm.mm(A, B.astype("d")), "b is float64"),
+    "scaled_mm of wide numbers": (lambda: tritongemm.scaled_mm(A, B, A, A), "mm takes the others"),
+    "order of another class": (
+        lambda: tritongemm.mm(
+            random(3, 64), random(64, 5), config=tritongemm.Config(kernel="split_k", splits=2, block_k=16)
+        ),
+        "invariant=False",
+    ),
+    "c twice": (lambda: tritongemm.addmm(A, A, B, c=A), "unexpected keyword argument 'c'"),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_what_cannot_be_done_is_said_with_the_way_out(refusal):
+    call, words = REFUSALS[refusal]
+    with pytest.raises((UsageError, TypeError), match=words):
+        call()
+
+
+def test_operands_that_do_not_fit_raise_what_torch_raises():
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        tritongemm.mm(A, A)
+    with pytest.raises(OperandError):
+        tritongemm.mm(A, A)
+
+
+def test_names_of_activations_are_those_of_the_kernels():
+    from tritongemm.kernels import epilogue
+
+    assert operands.ACTIVATIONS == epilogue.ACTIVATIONS
+
+
+def test_exported_names_exist_and_are_documented():
+    for name in tritongemm.__all__:
+        value = getattr(tritongemm, name)
+        assert name == "__version__" or value.__doc__, name
+
+
+# ------------------------------------------------------------------------------------------------------------- the page
+def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = pathlib.Path(__file__).parents[1] / "README.md"
+    if not page.exists():
+        pytest.skip("the tests were installed without the README")
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    assert blocks
+    names = {}
+    for block in blocks:
+        if "torch" in block:
+            continue
+        exec(compile(block, str(page), "exec"), names)
