@@ -85,3 +85,62 @@ def test_a_public_name_that_nothing_assigns_is_an_error(package: Path) -> None:
         LookupError, match=r"planted_package\.ghost is public, but no module of planted_package assigns it"
     ):
         list(hooks.entries("planted_package"))
+
+
+def load_tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, HOOKS.with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("2**-24 and 2**(emin - m)", r"2\*\*-24 and 2\*\*(emin - m)"),
+        ("between (a + b)**2 and x**n", r"between (a + b)\*\*2 and x\*\*n"),
+        ("`2**3` and ``f(**options)``", "`2**3` and ``f(**options)``"),
+        ("**Bound.** That of 2**n", r"**Bound.** That of 2\*\*n"),
+        ("        >>> 2**3\n        8\n2**3", ("        >>> 2**3\n        8\n" + r"2\*\*3")),
+        ("**options: Keyword arguments.", "**options: Keyword arguments."),
+    ],
+)
+def test_powers_in_docstrings_are_no_emphasis(text: str, shown: str) -> None:
+    pytest.importorskip("griffe")
+    assert load_tool("griffe_powers").escaped(text) == shown
+
+
+def test_some_names_of_a_package_come_first_and_the_others_follow() -> None:
+    page = hooks.on_page_markdown("[[api numfmt_lectures: run]]\n\n[[api numfmt_lectures]]")
+    assert page.index("::: numfmt_lectures.run\n") < page.index("::: numfmt_lectures.names.LectureError\n")
+    assert page.count("::: numfmt_lectures.run\n") == 1
+    with pytest.raises(LookupError, match="numfmt_lectures offers no ghost"):
+        hooks.on_page_markdown("[[api numfmt_lectures: ghost]]")
+
+
+def test_constants_are_a_table_and_their_comments_are_read(package: Path) -> None:
+    (package / "__init__.py").write_text('__all__ = ["A", "B"]\n#: The first\n#: number.\nA = 3\n\nB: int = 4\n')
+    page = hooks.on_page_markdown("[[constants planted_package: B]]\n\n[[api planted_package]]")
+    assert "| [](){ #planted_package.B }`B` | `4` |" in page
+    assert "::: planted_package.A\n" in page
+    assert "::: planted_package.B\n" not in page
+    assert page.rstrip().endswith("The first number.")
+
+
+def test_public_names_written_as_code_become_links() -> None:
+    reference = hooks.site_reference
+    link = '<autoref identifier="numfmt_lectures.run" optional><code>{}</code></autoref>'
+    for package, name in ((None, "numfmt_lectures.run"), ("numfmt_lectures", "run")):
+        assert reference.link_names(f"<p><code>{name}</code></p>", package) == f"<p>{link.format(name)}</p>"
+    for text in (
+        "<code>run</code>",  # whose, on this page?
+        "<code>numfmt_lectures.ghost</code>",
+        "<code>numfmt_lectures.run()</code>",
+        "<pre><code>numfmt_lectures.run</code></pre>",
+        '<a href="x"><code>numfmt_lectures.run</code></a>',
+        "<h2><code>numfmt_lectures.run</code></h2>",
+        "<b><code>numfmt_lectures.run</code></b>",
+    ):
+        assert reference.link_names(text, None) == text

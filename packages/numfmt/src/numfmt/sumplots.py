@@ -28,6 +28,9 @@ FIGURES: dict[str, str] = {
     "norm_error": "norm of errors / norm of sums",
 }
 
+# A legend of more lines than these would hide some of them: it goes beside the picture.
+_INSIDE = 4
+
 
 def error_against_terms(
     rows: Sequence[dict[str, Any]], figure: str = "units_rms", axes: Any = None, bounds: bool = True
@@ -76,7 +79,10 @@ def error_against_terms(
     ax.set_title(
         "Error of simulated sums" + (" (dotted: probabilistic bounds)" if bounds and "units" in figure else "")
     )
-    ax.legend(fontsize="small")
+    if len(lines) > _INSIDE:
+        ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    else:
+        ax.legend(fontsize="small")
     return ax
 
 
