@@ -31,6 +31,7 @@ CHOSEN = {
     "acc14": FloatFormat("acc14", 8, 13, 127),
     "acc22": FloatFormat("acc22", 8, 22, 120),
     "wide": FloatFormat("wide", 9, 20, 200),
+    "integers": FloatFormat("integers", 4, 3, -2),  # its quantum is 1: dividing by it does not enlarge the smallest
 }
 
 
@@ -44,7 +45,8 @@ def patterns(carrier, fmt, count: int) -> np.ndarray:
         codes = rng.integers(0, fmt.max_code + 1, count, dtype=np.uint64)
         values = fmt.decode(codes)
         middles = (values / 2 + fmt.next_up(values) / 2) * rng.choice([-1.0, 1.0], count)
-        special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, fmt.max, -fmt.max, 1.5, -1.5])
+        least = float(np.finfo(carrier.dtype).smallest_subnormal)
+        special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, fmt.max, -fmt.max, 1.5, -1.5, least, -least])
         return np.concatenate([bits, numbers, *(v.astype(carrier.dtype) for v in (values, middles, special))])
 
 

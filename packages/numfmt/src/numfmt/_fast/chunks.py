@@ -142,6 +142,14 @@ class _Worker:
             np.add(rest, rest, out=rest)
             np.trunc(rest, out=rest)  # 0 or one, with x's sign
             np.add(out, rest, out=out)
+        elif name == "to_odd" and plan.mantissa and plan.grows:
+            # The integers around s / 2 add up to s if that is an integer, else to the odd one next to it. As s is at
+            # least twice a number of the carrier, half of it is exact.
+            np.multiply(s, self.float(0.5), out=rest)
+            np.floor(rest, out=low)
+            np.ceil(rest, out=out)
+            np.add(low, out, out=out)
+            return
         else:
             up, odd = self.up[: s.size], self.odd[: s.size]
             np.abs(s, out=rest)

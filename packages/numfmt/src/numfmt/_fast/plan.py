@@ -123,6 +123,11 @@ class Plan:
         return self.carrier.mantissa - self.mantissa
 
     @property
+    def grows(self) -> bool:
+        """Dividing by a quantum at least doubles every number."""
+        return self.emin - (self.mantissa if self.subnormals else 0) <= -1
+
+    @property
     def emin_bits(self) -> int:
         """Bits of 2**emin in the carrier."""
         return self.carrier.power(self.emin)
