@@ -163,7 +163,8 @@ def blocked_config(operands: Operands) -> Config:
     """A configuration that takes the product."""
     dot = operands.dot
     least = 64 if operands.types[0].startswith("fp8") else 16
-    block_k = dot.block_k or (32 if operands.types[0] in ("fp32", "fp64") else 64)
+    deep = 16 if operands.accumulates_by_fma else 32 if operands.types[0] in ("fp32", "fp64") else 64
+    block_k = dot.block_k or deep
     return Config(
         kernel="blocked",
         block_m=max(least, _block(operands.M, 64)),

@@ -6,7 +6,8 @@ computes a tile, change no bit.
 **Bound.** The mode's.
 
 **What the numbers mean.** TMA computes addresses in hardware and needs no registers for them, and the loads of the next
-tile begin while the last one is being written. Operands that break TMA's rules (`tritongemm.kernels.descriptors`) are
+tile begin while the last one is being written. Where products are fused multiply-adds instead of tensor-core
+instructions, registers are what is scarce, and holding two tiles at once spills them: `blocked` is taken. Operands that break TMA's rules (`tritongemm.kernels.descriptors`) are
 not taken, and go to `blocked`.
 """
 
@@ -116,6 +117,8 @@ def persistent(operands: Operands, config: Config) -> None:
 def takes_persistent(operands: Operands, config: Config | None) -> bool:
     """Whether `persistent` computes a product: single matrices that TMA can read, with some k."""
     if operands.batch != 1 or len(operands.a.shape) != 2 or operands.K == 0 or operands.types[0] == "fp64":
+        return False
+    if config is None and operands.accumulates_by_fma:
         return False
     able = contiguous_axis(operands.a, "a") is not None and contiguous_axis(operands.b, "b") is not None
     return able and takes_blocked(operands, config)

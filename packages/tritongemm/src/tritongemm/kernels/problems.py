@@ -143,6 +143,11 @@ class Operands:
             raise UsageError(f"precision: no kernel of Triton's tl.dot offers mode {self.mode.name!r}.")
         return dot
 
+    @property
+    def accumulates_by_fma(self) -> bool:
+        """Whether products are fused multiply-adds of the ordinary units: fp32 operands as they are."""
+        return self.types[0] == "fp32" and self.dot.input_precision == "ieee" and not self.dot.chained_parts
+
     @cached_property
     def wide(self) -> bool:
         """Whether some offset inside a matrix does not fit into 32 bits."""

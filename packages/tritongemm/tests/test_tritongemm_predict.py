@@ -1,0 +1,140 @@
+"""The kernels, evaluated on the CPU with an H200's arithmetic, have the bits that their modes predict, in every tile
+shape; and sums that are cut have the bits of numfmt's schedules."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+
+from tritongemm_cases import KINDS, bits, operands, typed
+from tritongemm_ways import KERNELS, ODD, TILES, result_of
+
+from numfmt import matrix_units
+from tritongemm import dispatch, modes
+from tritongemm.configurations import Config
+from tritongemm.kernels.blocked import blocked_config
+from tritongemm.kernels.epilogue import Epilogue
+from tritongemm.kernels.problems import Operands
+from tritongemm.kernels.split_k import predict_split_k
+from tritongemm.kernels.stream_k import predict_stream_k
+
+pytestmark = pytest.mark.triton
+
+MODES = [
+    pytest.param(mode.name, dtype, id=f"{mode.name}-{dtype}")
+    for mode in modes.MODES.values()
+    for dtype in mode.operands
+    if mode.arithmetic[dtype].dot is not None
+]
+
+
+@pytest.mark.parametrize(("mode", "dtype"), MODES)
+def test_blocked_has_the_predicted_bits_in_every_mode(mode, dtype):
+    for kind in KINDS[1:]:
+        a, b = operands(kind, (9, 150, 17), dtype)
+        x, y = typed(a, dtype), typed(b, dtype)
+        config = blocked_config(Operands.of(x, y, modes.get(mode), epilogue=Epilogue()))
+        got = dispatch.product(x, y, mode=mode, out_dtype=result_of(dtype), config=config)
+        np.testing.assert_array_equal(bits(got), bits(modes.get(mode).predict(x, y)), err_msg=kind)
+
+
+@pytest.mark.parametrize("way", [*TILES, *KERNELS], ids=lambda way: way.name)
+def test_every_kernel_and_tile_has_the_predicted_bits(way):
+    np.testing.assert_array_equal(way.run(typed, "special"), way.predict("special"))
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp8e4m3fn"])
+def test_split_k_is_numfmts_schedule(dtype):
+    a, b = operands("wide", ODD, dtype)
+    key, mode = ("bf16", "ieee") if dtype == "bf16" else ("e4m3", "ieee")
+    x, y = (np.asarray(v) for v in (a, b))
+    values = [dispatch_values(v, dtype) for v in (x, y)]
+    for splits in (1, 2, 3, 5, 100):
+        config = Config(kernel="split_k", block_m=64, block_n=64, block_k=128, splits=splits)
+        inner = matrix_units.chain() if dtype == "bf16" else matrix_units.promote(128)
+        schedule = matrix_units.split_k(splits, inner, granularity=128)
+        want = matrix_units.matmul(*values, unit="hopper.wgmma", inputs=key, schedule=schedule, pad_k=True)
+        got = predict_split_k(modes.get(mode), typed(a, dtype), typed(b, dtype), config)
+        np.testing.assert_array_equal(bits(got), bits(want), err_msg=str(splits))
+
+
+def dispatch_values(codes, dtype):
+    from tritongemm.elements import ELEMENTS, values_of
+
+    return values_of(typed(codes, dtype), ELEMENTS[dtype])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7, 40])
+def test_stream_k_is_numfmts_schedule(workers):
+    a, b = operands("wide", ODD, "bf16")
+    config = Config(kernel="stream_k", block_m=32, block_n=16, block_k=64, splits=workers)
+    schedule = matrix_units.stream_k(32, 16, 64, workers)
+    values = [dispatch_values(v, "bf16") for v in (a, b)]
+    want = matrix_units.matmul(*values, unit="hopper.wgmma", inputs="bf16", schedule=schedule, pad_k=True)
+    got = predict_stream_k(modes.get("ieee"), typed(a, "bf16"), typed(b, "bf16"), config)
+    np.testing.assert_array_equal(bits(got), bits(want))
+
+
+def test_products_on_the_cpu_are_predictions_or_evaluations_with_equal_bits():
+    a, b = (x.view(np.float32) for x in operands("wide", (20, 70, 30), "fp32"))
+    for mode in ("ieee", "tf32", "bf16x6"):
+        predicted = dispatch.product(a, b, mode=mode)
+        evaluated = dispatch.product(a, b, mode=mode, config=Config(kernel="blocked"))
+        np.testing.assert_array_equal(bits(predicted), bits(evaluated))
+        np.testing.assert_array_equal(bits(predicted), bits(modes.get(mode).predict(a, b)))
+
+
+def test_a_session_of_payloads_sees_the_kernels_and_finds_them_the_same_algebra():
+    import fpsan_tools
+
+    a, b = operands("normal", (20, 70, 24), "fp32")
+    payloads = []
+    for config in (
+        None,
+        *(Config(kernel=k, splits=3, block_m=16, block_n=16) for k in ("blocked", "split_k", "stream_k")),
+    ):
+        with fpsan_tools.on_cpu("payload") as session:
+            c = dispatch.product(a.view(np.float32), b.view(np.float32), config=config, invariant=False)
+        assert session.launches
+        payloads.append(bits(c))
+    for other in payloads[1:]:
+        np.testing.assert_array_equal(other, payloads[0])
+
+
+@pytest.mark.parametrize(("mode", "config"), [
+    ("promote64", {"block_k": 64}), ("ieee", {"block_m": 32, "block_k": 128}), ("ieee", {"block_k": 128, "warps": 2}),
+])  # fmt: skip
+def test_configurations_that_would_change_the_bits_of_fp8_are_refused(mode, config):
+    """BLOCK_M below 64 or fewer than four warps would convert to fp16 and use another unit; BLOCK_K fixes promotion."""
+    x, y = (typed(v, "fp8e4m3fn") for v in operands("normal", (70, 130, 40), "fp8e4m3fn"))
+    with pytest.raises(dispatch.UsageError, match="does not take this product"):
+        dispatch.product(x, y, mode=mode, config=Config(kernel="blocked", **config))
+
+
+def test_the_unit_that_small_fp8_tiles_would_use_gives_other_bits():
+    a, b = operands("normal", (20, 256, 24), "fp8e4m3fn")
+    values = [dispatch_values(v, "fp8e4m3fn") for v in (a, b)]
+    small = matrix_units.tl_dot(128, max_num_imprecise_acc=128, block_m=32)
+    other = matrix_units.matmul(*values, unit="hopper", inputs="e4m3", schedule=small)
+    assert (bits(other) != bits(modes.get("ieee").predict(typed(a, "fp8e4m3fn"), typed(b, "fp8e4m3fn")))).any()
+
+
+def test_configurations_that_would_change_the_bits_of_split_operands_are_refused():
+    x, y = (v.view(np.float32) for v in operands("normal", (20, 70, 24), "fp32"))
+    with pytest.raises(dispatch.UsageError, match="does not take this product"):
+        dispatch.product(x, y, mode="bf16x6", config=Config(kernel="blocked", block_k=64))
+
+
+def test_sums_that_are_cut_are_no_invariant_products():
+    x, y = (v.view(np.float32) for v in operands("normal", (20, 200, 24), "fp32"))
+    config = Config(kernel="split_k", splits=3)
+    with pytest.raises(dispatch.UsageError, match=r"split_k, 3 parts of 96\) than the mode promises.*invariant=False"):
+        dispatch.product(x, y, config=config)
+    assert dispatch.product(x, y, config=config, invariant=False).shape == (20, 24)
+    dispatch.product(x, y, config=config.changed(splits=1))
+
+
+def test_an_unknown_kernel_names_the_nearest_one():
+    x = np.zeros((2, 2), np.float32)
+    with pytest.raises(dispatch.UsageError, match="Did you mean 'blocked'"):
+        dispatch.product(x, x, config=Config(kernel="bloked"))
