@@ -136,3 +136,50 @@ def test_plots_survive_a_failure_without_half_a_file(tmp_path: Path, monkeypatch
         plots.write(report, load("numbers"), tmp_path)
     assert (tmp_path / "l-f.png").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["l-f.png"]
+
+
+def without_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without any font for Chinese."""
+    from numfmt_lectures import plots
+
+    monkeypatch.setattr(plots, "_installed", lambda language: [])
+
+
+def test_without_a_font_a_picture_is_in_english_and_a_page_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PNG would show boxes; an SVG holds text, for which the browser has fonts."""
+    pytest.importorskip("matplotlib")
+    from numfmt_lectures import plots
+
+    without_fonts(monkeypatch)
+    report = quick_report("numbers")
+    words = load("numbers", "zh")
+    assert not plots.legible(words)
+    assert plots.legible(load("numbers", "en"))
+    demonstration = report.demonstration("spacing")
+    (figure,) = demonstration.figures
+    assert words.text("spacing", "figures", "spacing", "x") in plots.inline_svg("spacing", figure, words)
+    english = plots._draw("spacing", figure, load("numbers", "en"), "png", "black")
+    assert plots._draw("spacing", figure, words, "png", "black") == english
+
+
+def test_the_command_says_that_labels_are_english(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    from numfmt_lectures.__main__ import main
+
+    arguments = ["run", "numbers", "--quick", "--lang", "zh", "--plots", str(tmp_path)]
+    without_fonts(monkeypatch)
+    assert main(arguments) == 0
+    assert load("numbers", "zh").text("plot_font") in capsys.readouterr().out
+    assert main([*arguments[:3], "--plots", str(tmp_path)]) == 0
+    assert load("numbers", "en").text("plot_font") not in capsys.readouterr().out
+
+
+def test_bars_are_named_in_the_language() -> None:
+    pytest.importorskip("matplotlib")
+    from numfmt_lectures.plots import inline_svg
+
+    _, words = sample(True)
+    figure = Figure("f", "bars", [Series("s", [Label("row", {"n": 7}), Label("row", {"n": 8})], [1.0, 2.0])])
+    assert "row 7" in inline_svg("d", figure, words)

@@ -97,15 +97,17 @@ def _run(options: argparse.Namespace) -> str:
             raise LectureError(f"--set takes NAME=VALUE, not {setting!r}")
         overrides[name] = value
     report = perform(lecture, options.quick, overrides)
-    written = []
+    written, notes = [], []
     if options.plots is not None:
-        from numfmt_lectures.plots import write
+        from numfmt_lectures.plots import legible, write
 
         written = write(report, words, options.plots)
+        if written and not legible(words):
+            notes.append(words.text("plot_font") + "\n")
     if options.json:
         data = {**to_dict(report, words), "plots": [str(path) for path in written]}
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
-    lines = "".join(words.text("plot_written", path=path) + "\n" for path in written)
+    lines = "".join([*(words.text("plot_written", path=path) + "\n" for path in written), *notes])
     return to_text(report, words) + (f"\n{lines}" if lines else "")
 
 

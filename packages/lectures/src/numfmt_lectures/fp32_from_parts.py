@@ -127,18 +127,18 @@ def measure(c: Matrix, reference: tuple[Array, Array]) -> Errors:
 # 1. Taking numbers apart.
 
 MAGNITUDES = (0, 4, 8, 12, 16, 20, 24, 28)
-UNSCALED = Scheme("fp16x3, no scale", FP16X3.format, "fp16", 2, FP16X3.products, False, FP16X3.chunk)
+UNSCALED = Scheme("unscaled", FP16X3.format, "fp16", 2, FP16X3.products, False, FP16X3.chunk)
 
 
 def splitting(settings: Settings) -> Demonstration:
     """Split a third, then numbers of many magnitudes beside a 1, and see what the parts leave over."""
     found = measure_splits(settings)
     columns = [Column("scheme"), Column("parts"), Column("left", ".3g")]
-    columns_kept = [Column("magnitude"), *(Column(name, ".1f", name) for name in found)]
+    columns_kept = [Column("magnitude"), *(Column(name, ".1f") for name in found)]
     rows: list[tuple[Value, ...]] = [
         (f"2^-{m}" if m else "1", *(found[name][i] for name in found)) for i, m in enumerate(MAGNITUDES)
     ]
-    series = [Series(name, [float(m) for m in MAGNITUDES], kept) for name, kept in found.items()]
+    series = [Series(Label(name), [float(m) for m in MAGNITUDES], kept) for name, kept in found.items()]
     figure = Figure("kept", "points", series)
     tables = [Table("third", columns, thirds()), Table("kept", columns_kept, rows)]
     return Demonstration("splitting", tables, observe_splitting(found), [figure])
@@ -475,7 +475,7 @@ def distributions(settings: Settings) -> Demonstration:
     rows: list[tuple[Value, ...]] = [
         (Label(j.kind), *(getattr(j, name) for name in WAYS), j.estimate, j.estimate <= limit) for j in found
     ]
-    bars = [Series(name, [str(i + 1) for i in range(len(found))], [getattr(j, name) for j in found]) for name in WAYS]
+    bars = [Series(name, [Label(j.kind) for j in found], [getattr(j, name) for j in found]) for name in WAYS]
     figure = Figure("kinds", "bars", bars, ("linear", "log"))
     observations = observe_kinds(found, limit, settings.depth)
     return Demonstration("distributions", [Table("kinds", columns, rows)], observations, [figure])

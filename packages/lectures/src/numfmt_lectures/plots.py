@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import re
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
-from numfmt_lectures.catalogue import Catalogue
+from numfmt_lectures.catalogue import Catalogue, load
 from numfmt_lectures.names import LectureError
-from numfmt_lectures.report import Figure, Report
+from numfmt_lectures.report import Figure, Label, Report
 
-__all__ = ["inline_svg", "write"]
+__all__ = ["inline_svg", "legible", "write"]
 
 # Okabe and Ito's colours: told apart by readers of every colour vision, and legible on white and on dark grey.
 _COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C"]
@@ -28,7 +29,7 @@ def write(report: Report, words: Catalogue, folder: Path) -> list[Path]:
 
     Args:
         report: what a lecture computed.
-        words: its catalogue; labels follow its language where a font for it is installed, and are English elsewhere.
+        words: its catalogue; labels follow its language if it is `legible`, and are English otherwise.
         folder: where the files go; made if it is not there. A file is complete or absent, never half written.
 
     Returns:
@@ -84,7 +85,9 @@ def _draw(demonstration: str, figure: Figure, words: Catalogue, form: str, ink: 
         from matplotlib.figure import Figure as Canvas
     except ImportError as error:
         raise LectureError("plots need matplotlib: pip install 'numfmt-lectures[plot]'") from error
-    words = _drawable(words)
+    # An SVG's text is text: the reader's browser has the fonts that this machine may lack.
+    if form != "svg" and not legible(words):
+        words = load(words.lecture, "en")
     look: dict[str, Any] = {
         "font.family": [*_installed(words.language), "DejaVu Sans"],
         "svg.fonttype": "none" if form == "svg" else "path",
@@ -114,7 +117,9 @@ def _draw(demonstration: str, figure: Figure, words: Catalogue, form: str, ink: 
             # Below the axes, where no data can lie.
             canvas.legend(loc="outside lower center", ncols=2 if len(figure.series) > 3 else 3, fontsize="small")
         drawn = io.BytesIO()
-        canvas.savefig(drawn, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+            canvas.savefig(drawn, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None)
     return drawn.getvalue()
 
 
@@ -128,7 +133,11 @@ def _plot(axes: Any, figure: Figure, words: Catalogue) -> None:
             places = [i + (number - (len(figure.series) - 1) / 2) * share for i in range(len(series.x))]
             axes.bar(places, series.y, share, label=label, color=colour)
             if not number:
-                axes.set_xticks(range(len(series.x)), [str(x) for x in series.x], rotation=20)
+                axes.set_xticks(
+                    range(len(series.x)),
+                    [words.label(x) if isinstance(x, (Label, str)) else str(x) for x in series.x],
+                    rotation=20,
+                )
         else:
             joined = "--" if series.dashed else "-"
             style = {"color": colour, "linestyle": "" if figure.kind == "scatter" else joined}
@@ -147,9 +156,6 @@ def _installed(language: str) -> list[str]:
     return [name for name in _FONTS.get(language, []) if name in installed]
 
 
-def _drawable(words: Catalogue) -> Catalogue:
-    """The catalogue itself, or the English one where no installed font has its script."""
-    from numfmt_lectures.catalogue import load
-
-    legible = words.language not in _FONTS or _installed(words.language)
-    return words if legible else load(words.lecture, "en")
+def legible(words: Catalogue) -> bool:
+    """Whether this machine has a font for the script of a catalogue's language."""
+    return words.language not in _FONTS or bool(_installed(words.language))

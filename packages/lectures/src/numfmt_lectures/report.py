@@ -80,14 +80,14 @@ class Series:
 
     Attributes:
         label: its name in the legend.
-        x: where; names for bars.
+        x: where; names or labels for bars.
         y: how much.
         dashed: drawn as a variant or a limit of another series.
         colour: number of its colour; that of its place among the series where it is None.
     """
 
     label: Label | str
-    x: Sequence[float] | Sequence[str]
+    x: Sequence[float] | Sequence[str] | Sequence[Label]
     y: Sequence[float]
     dashed: bool = False
     colour: int | None = None
