@@ -22,10 +22,20 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
 
 MARK = re.compile(r"^\[\[(file|run|picture) (.+)\]\]$", re.MULTILINE)
 LANGUAGES = {".py": "python", ".yml": "yaml", ".toml": "toml", ".sh": "bash"}
+# Commands of the packages, which are the modules' own mains.
+MODULES = {
+    "fpsan": "fpsan_tools",
+    "lectures": "numfmt_lectures",
+    "numfmt-sim": "numfmt",
+    "pytest": "pytest",
+    "tritongemm": "tritongemm",
+}
+PLUGIN = "fpsan_tools.pytest_plugin"
 # Seconds that a command of a page may take.
 LIMIT = 300
 
@@ -70,16 +80,11 @@ class Page:
     def _run(self, text: str) -> str:
         expected, _, rest = text.partition(" ")
         status, command = (int(expected), rest) if expected.isdecimal() else (0, text)
-        words = shlex.split(command)
-        # Commands of the environment that builds the site, whether or not it is activated.
-        here = Path(sys.executable).parent
-        path = os.pathsep.join([str(here), os.environ.get("PATH", "")])
-        words[0] = sys.executable if words[0] == "python" else words[0]
-        environment = {**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "MPLBACKEND": "agg"}
-        if not Path(words[0]).is_absolute() and (here / words[0]).exists():
-            words[0] = str(here / words[0])
+        environment = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "MPLBACKEND": "agg"}
+        if not any(point.value == PLUGIN for point in entry_points(group="pytest11")):
+            environment["PYTEST_PLUGINS"] = PLUGIN  # the packages are on the path and not installed
         done = subprocess.run(
-            words,
+            executable(shlex.split(command)),
             cwd=self.folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -91,7 +96,7 @@ class Page:
         output = done.stdout.replace(f"{self.folder.resolve()}{os.sep}", "").replace(f"{self.folder}{os.sep}", "")
         if done.returncode != status:
             raise ExampleError(f"`{command}` ended with {done.returncode} and not with {status}:\n{output}")
-        return f"```console\n$ {command}\n{output.rstrip()}\n```"
+        return f"```console\n$ {command}\n{output}".rstrip() + "\n```"
 
     def _picture(self, text: str) -> str:
         name, _, meaning = text.partition(": ")
@@ -104,6 +109,16 @@ class Page:
         drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
         drawing = re.sub(r"\s*\n\s*", " ", drawing)  # an empty line would end the HTML block
         return f'<figure class="example" role="img" aria-label="{meaning}">{drawing}</figure>'
+
+
+def executable(words: list[str]) -> list[str]:
+    """A command of this environment, be it activated or not, and be its packages installed or only on the path."""
+    if words[0] == "python":
+        return [sys.executable, *words[1:]]
+    if words[0] in MODULES:
+        return [sys.executable, "-m", MODULES[words[0]], *words[1:]]
+    installed = Path(sys.executable).with_name(words[0])
+    return [str(installed) if installed.exists() else words[0], *words[1:]]
 
 
 _pages: dict[str, Page] = {}

@@ -81,3 +81,9 @@ def test_a_file_that_is_not_there_is_an_error(docs: Path) -> None:
 
 def test_a_page_without_marks_stays_as_it_is(docs: Path) -> None:
     assert examples.render("x [[run y]] z [[file]]", "how-to/seven.md", docs) == "x [[run y]] z [[file]]"
+
+
+def test_commands_of_the_packages_are_those_of_this_environment() -> None:
+    assert examples.executable(["python", "x.py"]) == [sys.executable, "x.py"]
+    assert examples.executable(["lectures", "list"]) == [sys.executable, "-m", "numfmt_lectures", "list"]
+    assert examples.executable(["no-such-command", "x"]) == ["no-such-command", "x"]
