@@ -236,3 +236,140 @@ def test_environment_variables_change_no_bit(monkeypatch):
     for name, value in {"TRITON_F32_DEFAULT": "tf32", "TRITON_DEFAULT_FP_FUSION": "0"}.items():
         monkeypatch.setenv(name, value)
         assert same_bits(evaluated(a, b), want)
+
+
+# ------------------------------------------------------------------------------------------------------------- on a GPU
+def on_gpu(*shape, dtype="float32", seed=0):
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator(device="cuda").manual_seed(seed + 7 * len(shape) + shape[-1])
+    return torch.rand(shape, generator=generator, device="cuda").mul_(2).sub_(1).to(getattr(torch, dtype))
+
+
+def equal(x, y):
+    import torch
+
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    return x.dtype == y.dtype and torch.equal(x.contiguous().view(whole), y.contiguous().view(whole))
+
+
+TYPES = pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
+
+
+@pytest.mark.gpu
+@TYPES
+def test_gpu_products_have_the_predicted_bits(dtype):
+    for M, K, N in ((64, 64, 64), (1, 33, 5), (130, 777, 67), (257, 128, 192), (16, 512, 256)):
+        a, b, bias = on_gpu(M, K, dtype=dtype), on_gpu(K, N, dtype=dtype), on_gpu(N, dtype=dtype)
+        for _ in range(2):  # launched, then replayed
+            assert equal(tritongemm.mm(a, b).cpu(), tritongemm.predict(a, b)), (M, K, N)
+        got = tritongemm.linear(a, b.t().contiguous(), bias, activation="relu").cpu()
+        assert equal(got, tritongemm.predict(a, b, bias=bias, activation="relu")), (M, K, N)
+
+
+@pytest.mark.gpu
+@TYPES
+def test_gpu_rows_do_not_depend_on_how_many_come_along_and_reruns_are_equal(dtype):
+    a, b = on_gpu(500, 1000, dtype=dtype), on_gpu(1000, 384, dtype=dtype)
+    want = tritongemm.mm(a, b)
+    for _ in range(20):
+        assert equal(tritongemm.mm(a, b), want)
+    for rows in (1, 2, 3, 17, 64, 65, 127, 500):
+        assert equal(tritongemm.mm(a[:rows], b), want[:rows]), rows
+
+
+@pytest.mark.gpu
+@TYPES
+def test_gpu_strides_surroundings_and_shared_memory(dtype):
+    import torch
+
+    a, b, c = on_gpu(66, 70, dtype=dtype), on_gpu(70, 66, dtype=dtype), on_gpu(66, 66, dtype=dtype)
+    want = tritongemm.mm(a, b, c=c, beta=0.5)
+
+    def inside(x, fill=float("nan")):
+        whole = torch.full((x.shape[0] + 3, 2 * x.shape[1] + 5), fill, dtype=x.dtype, device="cuda")
+        part = whole[2:-1, 3 : 3 + 2 * x.shape[1] : 2]
+        part.copy_(x)
+        return whole, part
+
+    whole, out = inside(c, 7.0)
+    for _ in range(2):
+        assert tritongemm.mm(inside(a)[1], inside(b)[1], c=inside(c)[1], beta=0.5, out=out) is out
+        assert equal(out, want)
+        out.fill_(7.0)
+        assert bool((whole == 7.0).all())
+    x, y, z = (matrix.t().contiguous().t() for matrix in (a, b, c))
+    assert equal(tritongemm.mm(x, y, c=z, beta=0.5), want)
+    odd = torch.empty(66 * 70 + 1, dtype=a.dtype, device="cuda")[1:].view(66, 70).copy_(a)
+    assert equal(tritongemm.mm(odd, b, c=c, beta=0.5), want)
+    own = c.clone()
+    for _ in range(2):
+        own.copy_(c)
+        assert equal(tritongemm.mm(a, b, c=own, beta=0.5, out=own), want)
+    square, other = on_gpu(64, 64, dtype=dtype), on_gpu(64, 64, dtype=dtype, seed=1)
+    product = tritongemm.mm(square, other)
+    for _ in range(2):
+        left, right = square.clone(), other.clone()
+        assert equal(tritongemm.mm(left, right, out=left), product)
+        assert equal(tritongemm.mm(square, right, out=right), product)
+
+
+@pytest.mark.gpu
+def test_gpu_offsets_past_two_to_the_31():
+    import torch
+
+    K, N = 40, 24
+    b = on_gpu(K, N, dtype="bfloat16")
+    pitch = 2**31 // 32 + 8
+    memory = torch.empty(40 * pitch, dtype=torch.bfloat16, device="cuda")  # 5.4 GB; what is not read stays unwritten
+    views = {"rows": memory.as_strided((40, K), (pitch, 1)), "columns": memory.as_strided((40, K), (1, pitch))}
+    for name, a in views.items():
+        a.copy_(on_gpu(40, K, dtype="bfloat16", seed=3))
+        assert equal(tritongemm.mm(a, b), tritongemm.mm(a.contiguous(), b)), name
+    out = memory.as_strided((40, N), (pitch, 1))
+    got = tritongemm.mm(a.contiguous(), b, out=out)
+    assert got is out
+    assert equal(out, tritongemm.mm(on_gpu(40, K, dtype="bfloat16", seed=3), b))
+
+
+@pytest.mark.gpu
+def test_gpu_graphs_and_streams():
+    import torch
+
+    a, b = on_gpu(128, 256), on_gpu(256, 64)
+    want = tritongemm.mm(a, b)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = tritongemm.mm(a, b, config="tune")  # which tunes nothing here
+    a.neg_()
+    graph.replay()
+    assert equal(captured, -want)
+    a.neg_()
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+        late = a.clone()  # is made after the sleep; a launch on another stream would read it before
+        got = tritongemm.mm(late, b)
+    stream.synchronize()
+    assert equal(got, want)
+
+
+@pytest.mark.gpu
+def test_gpu_gradients_and_operators():
+    import torch
+
+    a, b, bias = (on_gpu(*s, dtype="float64").requires_grad_() for s in ((5, 7), (7, 6), (6,)))
+    assert torch.autograd.gradcheck(lambda *x: tritongemm.mm(x[0], x[1], bias=x[2], activation="gelu"), (a, b, bias))
+    x, w = on_gpu(33, 40).requires_grad_(), on_gpu(20, 40).requires_grad_()
+    tritongemm.linear(x, w).backward(torch.ones(33, 20, device="cuda"))
+    assert equal(x.grad, tritongemm.mm(torch.ones(33, 20, device="cuda"), w.detach()))
+    from tritongemm import library
+
+    assert library
+    checked = torch.library.opcheck(
+        torch.ops.tritongemm.product.default,
+        (x, w.detach().t(), None, None, 1.0, 0.0, None, "ieee", None, True, None),
+        test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
+    )
+    assert set(checked.values()) == {"SUCCESS"}

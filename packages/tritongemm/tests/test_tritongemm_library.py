@@ -2,6 +2,8 @@
 
 import gc
 import itertools
+import pathlib
+import re
 import subprocess
 import sys
 import warnings
@@ -493,3 +495,49 @@ def test_linear_takes_inputs_of_every_rank_and_zero_sizes():
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
     empty = tritongemm.linear(torch.empty(2, 3, 0), torch.empty(5, 0), bias)
     assert same_bits(empty, bias.expand(2, 3, 5).contiguous())
+
+
+# ----------------------------------------------------------------------------------------------------- models, page
+def test_a_layer_has_the_parameters_of_torchs_and_names_its_precision():
+    from tritongemm.nn import Linear, replace_linears
+
+    inner = torch.nn.ModuleList([torch.nn.Linear(6, 3, bias=False)])
+    model = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU(), inner)
+    first, second = model[0], model[2][0]
+    kept = {name: x.clone() for name, x in model.state_dict().items()}
+    x = random(4, 8)
+    want = tritongemm.linear(x, first.weight, first.bias, precision="tf32x3")
+    assert replace_linears(model, precision="tf32x3") is model
+    assert type(model[0]) is Linear
+    assert model[0].weight is first.weight
+    assert model[2][0].weight is second.weight
+    assert same_bits(model[0](x), want)
+    assert model.state_dict().keys() == kept.keys()
+    model.load_state_dict(kept)
+    assert "precision=tf32x3" in repr(model)
+    model[2][0](torch.relu(model[0](x))).sum().backward()
+    assert first.weight.grad is not None
+    fused = Linear.of(first, activation="relu").eval()
+    assert not fused.training
+    assert same_bits(fused(x), tritongemm.linear(x, first.weight, first.bias, activation="relu"))
+    assert type(replace_linears(torch.nn.Linear(2, 2))) is Linear
+
+
+def test_a_subclass_of_torchs_layer_is_left_as_it_is():
+    from tritongemm.nn import replace_linears
+
+    class Own(torch.nn.Linear):
+        pass
+
+    model = torch.nn.Sequential(Own(2, 2))
+    assert type(replace_linears(model)[0]) is Own
+
+
+def test_the_code_of_the_readme_that_needs_torch_runs():
+    page = pathlib.Path(__file__).parents[1] / "README.md"
+    if not page.exists():
+        pytest.skip("the tests were installed without the README")
+    blocks = [b for b in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S) if "torch" in b]
+    assert blocks
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), {"tritongemm": tritongemm})
