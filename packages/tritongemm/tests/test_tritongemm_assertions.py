@@ -246,7 +246,7 @@ def test_the_limits_are_those_of_the_definitions():
             assert found.probable == pytest.approx(6 * math.sqrt(K) * U, rel=1e-3)
     assert limits("ieee", 0).certain == 0
     # On few products a matrix unit may lose more than any order of fp32 additions.
-    assert limits("ieee", 1, numfmt.FP16).certain > limits("ieee", 1).certain
+    assert limits("ieee", 1, "fp16").certain > limits("ieee", 1).certain
 
 
 def test_a_matrix_unit_stays_within_the_limits_of_its_operands():

@@ -73,7 +73,7 @@ def test_a_cpu_sample_shows_what_an_h200_showed_of_all_outputs(result_at_the_ful
     if not path.is_file():
         pytest.skip("the recorded audit lies in the repository, not in this package")
     recorded, here = json.loads(path.read_text()), result_at_the_full_depth.as_dict()
-    assert set(recorded) == set(here)
+    assert set(recorded) <= set(here)
     assert recorded["verdict"]["status"] == here["verdict"]["status"] == "PASS"
     assert {k: v["constants"] for k, v in recorded["kernels"].items()} == {
         k: v["constants"] for k, v in here["kernels"].items()
@@ -109,7 +109,7 @@ def test_the_verdict_does_not_depend_on_the_sides():
 @pytest.mark.parametrize(
     ("name", "order", "status"),
     [
-        ("tutorial_kernel", SummationOrder.chain(pad=32), "PASS WITH LIMITATIONS"),
+        ("tutorial_kernel", SummationOrder.chain(pad=32), "PASS"),
         ("challenge_kernel", SummationOrder.tree_per_step(64), "PASS"),
         ("columns_first_kernel", SummationOrder.chain(pad=16), "PASS"),
         ("tuned_kernel", SummationOrder.chain(pad=16), "PASS WITH LIMITATIONS"),
@@ -121,9 +121,11 @@ def test_kernels_in_other_styles_are_run_and_understood(name, order, status):
     assert result.rounding.identified["A"].order == order
 
 
-def test_guessed_constants_and_other_configurations_are_limitations():
+def test_guessed_constants_are_noted_and_other_configurations_are_limitations():
     guessed = audit(kernels.tutorial_kernel, "blocked", **SMALL)
-    assert "BLOCK_SIZE_M=32" in " ".join(guessed.verdict.limitations)
+    assert "BLOCK_SIZE_M=32" in " ".join(guessed.verdict.notes)
+    assert "Note: A (tutorial_kernel): constants chosen by the audit" in " ".join(str(guessed).split())
+    assert guessed.verdict.limitations == []
     tuned = audit(kernels.tuned_kernel, "blocked", **SMALL, choices_a=Choices(config=1))
     assert "configurations of its autotuner other than 1" in " ".join(tuned.verdict.limitations)
     assert tuned.contestants[0].constants["BLOCK_SIZE_N"] == 64
@@ -558,6 +560,6 @@ def test_both_kernels_pass_the_thirteen_small_cases():
     for multiply in (strided_lanes, blocked):
         outcomes[multiply.__name__] = challenge.run(multiply, cases=challenge.CASES[:13])
         assert all(o.passed and o.accepted for o in outcomes[multiply.__name__])
-    assert "8 x 16 x 32, U(-10, 10)" in challenge.table(outcomes, "serial chain").text()
+    assert "8 x 16 x 32, U(-10, 10)" in challenge.table(outcomes, "serial chain").text(width=200)
     wrong = challenge.run(lambda a, b: blocked(a, b) + np.float32(1), cases=challenge.CASES[:13])
     assert not any(o.passed for o in wrong)

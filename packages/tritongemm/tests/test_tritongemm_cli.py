@@ -124,8 +124,8 @@ def test_an_operation_that_is_not_known_exits_with_3_and_one_sentence(folder, ca
         ({"x.py": "import no_such_thing\n"}, ["x.py:k"], ["line 1", "No module named 'no_such_thing'"]),
         ({"y.py": "import no_such_thing\n"}, ["y:k"], ["importing y failed", "No module named 'no_such_thing'"]),
         ({"x.py": HEAD + LANES}, ["x.py:kernal"], ["x.py has no 'kernal'", "Did you mean 'kernel'?"]),
-        ({"x.py": "def f():\n    pass\n"}, ["x.py:f"], ["f: a function, not a @triton.jit kernel"]),
-        ({"x.py": "f = 3\n"}, ["x.py:f"], ["f: a int, not a @triton.jit kernel"]),
+        ({"x.py": "def f():\n    pass\n"}, ["x.py:f"], ["f: this function cannot be called with two matrices"]),
+        ({"x.py": "f = 3\n"}, ["x.py:f"], ["f: an int, neither a @triton.jit kernel nor a function of two matrices"]),
         ({"x.py": "f = 3\n"}, ["x.py"], ["x.py has no kernel with a known signature"]),
         ({"x.py": HEAD + LANES + OTHER}, ["x.py"], ["has 2 kernels", "x.py:kernel"]),
         ({"x.py": HEAD + LANES.replace("sak, ", "", 1)}, ["x.py:kernel"], ["follow neither signature", "stride_an"]),
@@ -201,7 +201,7 @@ def test_a_report_that_cannot_be_written_after_all_is_one_sentence(folder, capsy
     def full(*given):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tritongemm.auditing.run.replaced", full)
+    monkeypatch.setattr("tritongemm.auditing.saving.replaced", full)
     assert main(["audit", *QUICK]) == 2
     out, err = capsys.readouterr()
     assert "4. Verdict: PASS" in out  # The work is not lost.

@@ -6,6 +6,7 @@ import argparse
 import ast
 import io
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -19,7 +20,10 @@ _INTERRUPTED, _PIPE_CLOSED = 130, 141
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(WRONG_USE, f"{self.prog}: {message}. See {self.prog} --help.\n")
+        # The top parser complains of what a command's parser did not know.
+        command = next((word for word in sys.argv[1:] if word in ("audit", "challenge")), "")
+        prog = self.prog if " " in self.prog or not command else f"{self.prog} {command}"
+        self.exit(WRONG_USE, f"{prog}: {message}. See {prog} --help.\n")
 
 
 def _constant(text: str) -> tuple[str, Any]:
@@ -39,47 +43,67 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="command", required=True)
     p = commands.add_parser(
         "audit",
-        help="compare two GEMM kernels: algebra, rounding, order of summation, verdict",
+        help="compare two GEMM kernels, or any kernel with a reference: algebra, rounding, verdict",
         description=(
-            "Compares two GEMM kernels with payload arithmetic (are they the same algebra?) and with float64 (how do "
-            "they round?), finds "
-            "their order of summation, and judges. It imports, and so executes, the files that are named. Exit status: "
-            "0 PASS or PASS WITH "
-            "LIMITATIONS, 1 FAIL, 2 wrong use, 3 INCONCLUSIVE."
+            "With A and B: compares two GEMM kernels with payload arithmetic (are they the same algebra?) and with "
+            "float64 (how do they round?), finds their order of summation, and judges. With an adapter alone "
+            "(adapter.py): audits the kernel that it launches, of any signature, against its reference. It imports, "
+            "and so executes, the files that are named. Exit status: 0 PASS or PASS WITH LIMITATIONS, 1 FAIL or worse "
+            "than the baseline, 2 wrong use, 3 INCONCLUSIVE."
         ),
         epilog=(
-            "A kernel has one of two signatures, then constants: (a, b, c, M, N, K, stride_am, stride_ak, stride_bk, "
-            "stride_bn, stride_cm, "
-            "stride_cn) with C[M,N] = A[M,K] B[K,N], or (a, b, c, M, N, K, stride_am, stride_an, stride_bn, stride_bk, "
-            "stride_cm, stride_ck) "
-            "with C[M,K] = A[M,N] B[N,K]. M, N and K of this command are the first one's."
+            "A GEMM kernel has one of two signatures, then constants: (a, b, c, M, N, K, stride_am, stride_ak, "
+            "stride_bk, stride_bn, stride_cm, stride_cn) with C[M,N] = A[M,K] B[K,N], or (a, b, c, M, N, K, stride_am, "
+            "stride_an, stride_bn, stride_bk, stride_cm, stride_ck) with C[M,K] = A[M,N] B[N,K]. M, N and K of this "
+            "command are the first one's. A function of two matrices, such as torch:matmul, tritongemm:mm or a "
+            "launcher of yours, stands for whatever it computes with. Kernels of other signatures need an adapter: "
+            "--template prints one to start from."
         ),
     )
     p.add_argument(
         "kernel_a",
         nargs="?",
-        default="strided_lanes",
+        default=None,
         metavar="A",
-        help="strided_lanes, blocked, package.module:kernel or file.py:kernel",
+        help="strided_lanes, blocked, package.module:name or file.py:name; or an adapter",
     )
     p.add_argument(
-        "kernel_b", nargs="?", default="blocked", metavar="B", help="likewise (default: strided_lanes against blocked)"
+        "kernel_b", nargs="?", default=None, metavar="B", help="likewise (default: strided_lanes against blocked)"
+    )
+    p.add_argument("--template", action="store_true", help="print an adapter to start from, and do nothing else")
+    p.add_argument(
+        "--data",
+        nargs="+",
+        metavar="FILE",
+        help="your own tensors: A and B as x.npy, x.npz:NAME or x.safetensors:NAME; for an adapter one .npz or "
+        ".safetensors file of all inputs",
+    )
+    p.add_argument(
+        "--baseline", metavar="JSON", help="an earlier audit.json: says what got worse since, and exits with 1 then"
     )
     p.add_argument("--m", type=int, default=8192, help="rows of the product (default 8192)")
     p.add_argument("--n", type=int, default=4096, help="columns of the product (default 4096)")
     p.add_argument("--k", type=int, default=6144, help="products per output (default 6144)")
-    p.add_argument("--dtype", default="fp32", help="type of the operands: fp32, fp16, bf16 (default fp32)")
+    p.add_argument(
+        "--dtype", default=None, help="type of the operands: fp32 (default), fp16, bf16; of an adapter's inputs: any"
+    )
     p.add_argument("--out-dtype", default=None, help="type of the result (default: the operands')")
     p.add_argument(
         "--inputs", default="uniform", help="uniform (-1 to 1), positive (0 to 1), normal, wide (default uniform)"
     )
     p.add_argument("--seed", type=int, default=0, help="seed of operands and sample (default 0)")
     p.add_argument(
-        "--atol", type=float, default=1e-4, help="absolute tolerance whose failures are counted (default 1e-4)"
+        "--atol",
+        type=float,
+        default=None,
+        help="absolute tolerance whose failures are counted (default 1e-4 for fp32 results, else torch.testing's)",
     )
-    p.add_argument("--rtol", type=float, default=1e-4, help="relative tolerance (default 1e-4)")
+    p.add_argument("--rtol", type=float, default=None, help="relative tolerance (likewise)")
     p.add_argument(
         "--device", default="auto", help="cpu (a sample, evaluated), gpu (every output, launched), auto (default)"
+    )
+    p.add_argument(
+        "--hardware", action="store_true", help="on a CPU: predict the bits of an H200 (sm_90), tensor cores included"
     )
     p.add_argument(
         "--max-time", type=float, default=120.0, metavar="SECONDS", help="time a CPU audit may take (default 120)"
@@ -117,6 +141,9 @@ def parser() -> argparse.ArgumentParser:
         )
         p.add_argument(
             f"--zeroed-{letter}", action="store_true", help=f"set C to zero before {upper}, as its launcher does"
+        )
+        p.add_argument(
+            f"--precision-{letter}", metavar="MODE", help=f"precision that {upper} is meant to have: tf32, bf16x3, ..."
         )
     p.add_argument("--grid", metavar="EXPR", help="launch grid of both kernels")
     p.add_argument(
@@ -171,14 +198,113 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from tritongemm.auditing.contestants import Choices, constants_of
-    from tritongemm.auditing.run import REPORT_FILES, audit
+    from tritongemm.auditing.baseline import load_baseline
+    from tritongemm.auditing.saving import REPORT_FILES
     from tritongemm.files import why_unwritable
-    from tritongemm.progress import Progress
 
+    if options.template:
+        from tritongemm.auditing.cases import TEMPLATE
+
+        print(TEMPLATE, end="")
+        return 0
     reason = None if options.no_report else why_unwritable(options.out, REPORT_FILES)
     if reason:  # Said before the minutes of work rather than after them.
         raise UsageError(_no_report(options.out, reason))
+    before = load_baseline(options.baseline) if options.baseline else None
+    case = _adapter(options)
+    result = _audit_pair(options) if case is None else _audit_case(options, case)
+    worse: list[str] = []
+    if before is not None:
+        from tritongemm.auditing.baseline import compare_with
+
+        found = compare_with(options.baseline, before, result.as_dict())
+        worse = found.worse
+        result = result.beside(found.sentences())
+    print(f"{result.status}\n" + "\n".join(result.document.summary) if options.quiet else result)
+    if not options.no_report:
+        try:
+            page, data = result.save(options.out)
+        except OSError as error:
+            raise UsageError(_no_report(options.out, error.strerror or str(error))) from error
+        print(f"\nReport: {page} and {data}")
+    return 1 if worse else int(result.exit_code)
+
+
+# Options that have a meaning for GEMM kernels only, with their defaults.
+_PAIR_ONLY: dict[str, Any] = {
+    "m": 8192, "n": 4096, "k": 6144, "out_dtype": None, "inputs": "uniform", "const": [], "grid": None,
+    "hardware": False,
+    **{f"{name}_{letter}": default for letter in "ab" for name, default in (
+        ("const", []), ("grid", None), ("config", 0), ("no_fusion", False), ("zeroed", False), ("precision", None))},
+}  # fmt: skip
+
+
+def _adapter(options: argparse.Namespace) -> Any:
+    """The case, if the command names an adapter alone."""
+    if options.kernel_a is None or options.kernel_b is not None or ":" in options.kernel_a:
+        return None
+    from tritongemm.auditing.cases import case_of, is_adapter
+    from tritongemm.auditing.contestants import OWN, import_place, usable_triton
+
+    if options.kernel_a in OWN or not (options.kernel_a.endswith(".py") or "." in options.kernel_a):
+        return None
+    usable_triton()
+    module = import_place(options.kernel_a, "A")
+    if not is_adapter(module):
+        return None
+    for name, default in _PAIR_ONLY.items():
+        if getattr(options, name) != default:
+            raise UsageError(
+                f"--{name.replace('_', '-')}: an option for two GEMM kernels; the adapter {options.kernel_a} says such "
+                "things itself."
+            )
+    return case_of(module, options.kernel_a)
+
+
+def _audit_case(options: argparse.Namespace, case: Any) -> Any:
+    from tritongemm.accuracy import Tolerance
+    from tritongemm.auditing.data import load_named
+    from tritongemm.auditing.kernel_audit import audit_case
+    from tritongemm.progress import Progress
+
+    if (options.atol is None) != (options.rtol is None):
+        raise UsageError("--atol, --rtol: give both or none.")
+    data = None
+    if options.data:
+        if len(options.data) != 1:
+            raise UsageError(f"--data: {len(options.data)} files; an adapter takes one, with all inputs by name.")
+        data = load_named(options.data[0])
+    words = ["tritongemm", "audit", options.kernel_a, "--seed", str(options.seed), "--device", options.device]
+    for name in ("dtype", "atol", "rtol"):
+        value = getattr(options, name)
+        words += [f"--{name}", str(value)] if value is not None else []
+    words += ["--data", *options.data] if options.data else []
+    with Progress(quiet=options.quiet) as bar:
+        return audit_case(
+            case,
+            dtype=options.dtype,
+            tolerance=None if options.atol is None else Tolerance(options.atol, options.rtol),
+            seed=options.seed,
+            device=options.device,
+            max_time=options.max_time,
+            show=bar.show,
+            replay=shlex.join(words),
+            data=data,
+        )
+
+
+def _audit_pair(options: argparse.Namespace) -> Any:
+    from tritongemm.auditing.contestants import Choices, constants_of
+    from tritongemm.auditing.data import load_array
+    from tritongemm.auditing.run import DEFAULT_KERNELS, audit
+    from tritongemm.progress import Progress
+
+    if options.kernel_a is None:
+        options.kernel_a = DEFAULT_KERNELS[0]
+    if options.kernel_b is None:
+        options.kernel_b = DEFAULT_KERNELS[1]
+    if options.data and len(options.data) != 2:
+        raise UsageError(f"--data: {len(options.data)} of 2 files; give A and B, as in --data a.npy b.npy.")
     choices = []
     used: set[str] = set()
     for letter in "ab":
@@ -193,19 +319,21 @@ def _audit(options: argparse.Namespace) -> int:
                 config=getattr(options, f"config_{letter}"),
                 fusion=not getattr(options, f"no_fusion_{letter}"),
                 zeroed=getattr(options, f"zeroed_{letter}"),
+                precision=getattr(options, f"precision_{letter}"),
             )
         )
     unused = [name for name, _ in options.const if name not in used]
     if unused:
         raise UsageError(f"--const: neither kernel has a constant {unused[0]!r}.")
+    data = tuple(load_array(place) for place in options.data) if options.data else None
     with Progress(quiet=options.quiet) as bar:
-        result = audit(
+        return audit(
             options.kernel_a,
             options.kernel_b,
             M=options.m,
             N=options.n,
             K=options.k,
-            dtype=options.dtype,
+            dtype=options.dtype or "fp32",
             out_dtype=options.out_dtype,
             distribution=options.inputs,
             seed=options.seed,
@@ -215,16 +343,11 @@ def _audit(options: argparse.Namespace) -> int:
             max_time=options.max_time,
             choices_a=choices[0],
             choices_b=choices[1],
+            data=data,
+            data_text=" and ".join(options.data or ()),
+            hardware=options.hardware,
             show=bar.show,
         )
-    print(f"{result.status}\n" + "\n".join(result.document.summary) if options.quiet else result)
-    if not options.no_report:
-        try:
-            page, data = result.save(options.out)
-        except OSError as error:
-            raise UsageError(_no_report(options.out, error.strerror or str(error))) from error
-        print(f"\nReport: {page} and {data}")
-    return result.exit_code
 
 
 def _no_report(folder: str, reason: str) -> str:

@@ -21,7 +21,7 @@ import json
 import math
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -56,6 +56,19 @@ ANY_ORDER = SummationOrder.chain(fused=False)
 _LAMBDA = 6.0
 
 
+class BoundedOrder(Protocol):
+    """An order of summation whose errors are bounded."""
+
+    def describe(self) -> str:
+        """The order in a few words."""
+
+    def height(self, K: int) -> int:
+        """The most roundings that any product of a sum of K passes through."""
+
+    def relative_bound(self, K: int) -> float:
+        """The largest error in units of sum|p|, underflow aside."""
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """|actual - expected| <= atol + rtol·|expected|, the test of `numpy.allclose` and `torch.allclose`.
@@ -82,7 +95,7 @@ class Tolerance:
         return f"atol = {short(self.atol)}, rtol = {short(self.rtol)}"
 
 
-def a_priori_bound(order: SummationOrder, K: int, golden: Array, magnitude: Array, out: FloatFormat = _FP32) -> Array:
+def a_priori_bound(order: BoundedOrder, K: int, golden: Array, magnitude: Array, out: FloatFormat = _FP32) -> Array:
     """The largest error an order of summation in fp32 can make, for outputs that do not overflow.
 
     gamma_n·sum|p| with n the order's height (Higham, section 4.2), plus (1 + gamma_n)·K/2·2**-149 for products and
@@ -106,7 +119,7 @@ def a_priori_bound(order: SummationOrder, K: int, golden: Array, magnitude: Arra
     return np.asarray(bound)
 
 
-def probabilistic_bound(order: SummationOrder, K: int, lam: float = _LAMBDA) -> tuple[float, float]:
+def probabilistic_bound(order: BoundedOrder, K: int, lam: float = _LAMBDA) -> tuple[float, float]:
     """What independent unbiased rounding errors stay below, in units of sum|p|, and the probability that they do.
 
     Args:
@@ -119,6 +132,9 @@ def probabilistic_bound(order: SummationOrder, K: int, lam: float = _LAMBDA) -> 
         2·K·exp(-lambda²(1-u)²/2).
     """
     u, n = _FP32.unit_roundoff, order.height(K)
+    own = getattr(order, "probable", None)  # Of orders whose operations do not round to nearest.
+    if own is not None:
+        return float(own(K)), max(0.0, 1 - 2 * K * math.exp(-((lam * (1 - u)) ** 2) / 2))
     bound = math.expm1(lam * math.sqrt(n) * u + n * u * u / (1 - u)) if K else 0.0
     return bound, max(0.0, 1 - 2 * K * math.exp(-((lam * (1 - u)) ** 2) / 2))
 
@@ -166,6 +182,9 @@ class ErrorReport:
         golden_max: Largest |s|.
         max_scaled: Largest |c - s| / (u·sum|p|).
         rms_scaled: Its root mean square.
+        max_out: Largest |c - s| / (u_out·|s| + u·sum|p|): in units of one rounding of the output's type and one of the
+            sum; 1 at most for a correctly rounded result.
+        rms_out: Its root mean square.
         bias: Signed bias, between -1 and 1.
         ulps: Share of outputs within 0, 1 and 8 ulps, and the largest distance, under "0", "1", "8", "max".
         outside: Outputs outside the tolerance of the float64 reference.
@@ -203,6 +222,8 @@ class ErrorReport:
     golden_max: float
     max_scaled: float
     rms_scaled: float
+    max_out: float
+    rms_out: float
     bias: float
     ulps: dict[str, float]
     outside: int
@@ -243,6 +264,7 @@ class ErrorReport:
             ("largest |error|", figure(self.max_abs)),
             ("largest |error| / (u·sum|p|)", figure(self.max_scaled)),
             ("rms error / (u·sum|p|)", figure(self.rms_scaled)),
+            *self._in_roundings(),
             ("bias", f"{self.bias:+.2f}"),
             ("correctly rounded, within 1, 8 ulps", " / ".join(f"{100 * self.ulps[k]:.1f} %" for k in ("0", "1", "8"))),
             ("largest distance in ulps", f"{int(self.ulps['max']):,}"),
@@ -260,6 +282,13 @@ class ErrorReport:
             rows.append(("NaN or infinity as expected / wrong", f"{self.not_finite:,} / {self.wrong_special:,}"))
             rows.append(("partial sums may overflow (left out)", f"{self.may_overflow:,}"))
         return Table(("", self.name), rows)
+
+    def _in_roundings(self) -> list[tuple[str, str]]:
+        if self.dtype == "fp32":
+            return []
+        return [
+            (f"... in roundings of {self.dtype}, largest / rms", f"{figure(self.max_out)} / {figure(self.rms_out)}")
+        ]
 
     def __str__(self) -> str:
         return self.table().text(indent="")
@@ -310,18 +339,18 @@ class ErrorAccumulator:
         name: str,
         K: int,
         dtype: FloatFormat = _FP32,
-        order: SummationOrder | None = None,
+        order: BoundedOrder | None = None,
         tolerance: Tolerance | None = None,
     ) -> None:
         self.name, self.K, self.dtype = name, K, dtype
-        self.order = ANY_ORDER if order is None else order
+        self.order: BoundedOrder = ANY_ORDER if order is None else order
         self.order_text = "any order of summation" if order is None else order.describe()
         self.tolerance = Tolerance() if tolerance is None else tolerance
         self._counts = dict.fromkeys(
             ("outputs", "outside", "outside_library", "blamed", "bits", "exceeded", "nan", "wrong", "overflow"), 0
         )
-        self._sums = dict.fromkeys(("square", "scaled", "golden", "signed", "absolute"), 0.0)
-        self._largest = dict.fromkeys(("abs", "golden", "scaled", "share", "needed", "guaranteed"), 0.0)
+        self._sums = dict.fromkeys(("square", "scaled", "golden", "signed", "absolute", "out"), 0.0)
+        self._largest = dict.fromkeys(("abs", "golden", "scaled", "share", "needed", "guaranteed", "out"), 0.0)
         self._within = dict.fromkeys((0, 1, 8), 0)
         self._ulp_max = 0
         self._library = False
@@ -394,12 +423,15 @@ class ErrorAccumulator:
         slack = numfmt.gamma(max(1, self.K), _FP64_UNIT_ROUNDOFF) * magnitude
         with np.errstate(all="ignore"):
             scaled = np.where(error > 0, error / (_FP32.unit_roundoff * magnitude), 0.0)
+            unit = self.dtype.unit_roundoff * size + _FP32.unit_roundoff * magnitude
+            out = np.where(error > 0, error / unit, 0.0)
             kappa = np.where(magnitude > 0, magnitude / size, 1.0)
             relative = error / size / _FP32.unit_roundoff
             used = np.where(error > 0, error / (bound + slack), 0.0)
         sums, largest = self._sums, self._largest
         sums["square"] += float(error @ error)
         sums["scaled"] += float(scaled @ scaled)
+        sums["out"] += float(out @ out)
         sums["golden"] += float(golden @ golden)
         sums["signed"] += float(signed @ np.sign(golden))
         sums["absolute"] += float(error.sum())
@@ -408,6 +440,7 @@ class ErrorAccumulator:
             "abs": error,
             "golden": size,
             "scaled": scaled,
+            "out": out,
             "share": used,
             "needed": error - allowed,
             "guaranteed": bound - allowed,
@@ -459,6 +492,8 @@ class ErrorAccumulator:
             golden_rms=math.sqrt(sums["golden"] / used) if used else math.nan,
             max_scaled=largest["scaled"],
             rms_scaled=math.sqrt(sums["scaled"] / used) if used else math.nan,
+            max_out=largest["out"],
+            rms_out=math.sqrt(sums["out"] / used) if used else math.nan,
             bias=sums["signed"] / sums["absolute"] if sums["absolute"] else 0.0,
             ulps={**{str(k): v / used if used else math.nan for k, v in self._within.items()}, "max": self._ulp_max},
             outside=n["outside"],
@@ -499,7 +534,7 @@ def measure(
     b: Any,
     *,
     name: str = "product",
-    order: SummationOrder | None = None,
+    order: BoundedOrder | None = None,
     tolerance: Tolerance | None = None,
     library: Any = None,
 ) -> ErrorReport:

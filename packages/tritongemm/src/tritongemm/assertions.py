@@ -26,8 +26,8 @@ import numfmt
 from numfmt import FloatFormat
 from tritongemm.auditing.regions import roughly
 from tritongemm.auditing.symptoms import PRECISION, Symptom, Wrong, symptom
+from tritongemm.elements import ELEMENTS, Element, element_of, is_typed, values_of
 from tritongemm.errors import UsageError
-from tritongemm.matrices import dtype_of, name_of, widened
 from tritongemm.orders import SummationOrder
 from tritongemm.reference import Block, reference_blocks
 from tritongemm.tables import figure
@@ -69,14 +69,14 @@ class Limits:
     scaled: float = 0.0
 
 
-def limits(precision: str, K: int, operands: FloatFormat = _FP32) -> Limits:
+def limits(precision: str, K: int, operands: str = "fp32") -> Limits:
     """The limits of a precision mode.
 
     Args:
         precision: A name of `tritongemm.modes.MODES`. "ieee" stands for any order of summation in fp32 (in fp64 for
             fp64 operands), on CUDA cores or on matrix units.
         K: Number of products per output.
-        operands: Their type.
+        operands: Their type, a name of `tritongemm.elements.ELEMENTS`.
 
     Returns:
         The limits.
@@ -84,22 +84,25 @@ def limits(precision: str, K: int, operands: FloatFormat = _FP32) -> Limits:
     Raises:
         UsageError: There is no such mode, or it does not take these operands.
     """
-    if precision == "ieee" and name_of(operands) in ("fp32", "fp16", "bf16", "fp64"):
-        sums = _FP64 if operands.bits == 64 else _FP32
+    sums = _FP64 if operands == "fp64" else _FP32
+    if precision == "ieee" and operands in ("fp32", "fp16", "bf16", "fp64"):
         u = sums.unit_roundoff
         certain = float(numfmt.gamma(K, u)) if K else 0.0
-        if operands.bits == 16:  # A matrix unit cuts products: on few of them that is more than an order can lose.
+        if operands in (
+            "fp16",
+            "bf16",
+        ):  # A matrix unit cuts products: on few of them that is more than an order can lose.
             certain = max(certain, _unit_bound(K, operands))
         probable = math.expm1(_LAMBDA * math.sqrt(K) * u + K * u * u / (1 - u)) if K else 0.0
-        if operands.bits == 16:
+        if operands in ("fp16", "bf16"):
             probable = certain  # Cutting has a direction: nothing cancels.
         underflow = (1 + certain) * K * sums.min_subnormal / 2
         text = f"any order of {K:,} products in {_short(sums)}"
         return Limits(certain, min(certain, probable), underflow, text, u)
     from tritongemm import modes
 
-    promise = modes.get(precision).promise(K, name_of(operands))
-    certain, sums = promise.relative_bound, _FP64 if operands.bits == 64 else _FP32
+    promise = modes.get(precision).promise(K, operands)
+    certain = promise.relative_bound
     return Limits(
         certain, min(certain, promise.probabilistic), promise.absolute, promise.order, sums.unit_roundoff,
         promise.subnormal, promise.scaled,
@@ -110,12 +113,12 @@ def _short(fmt: FloatFormat) -> str:
     return "fp64" if fmt.bits == 64 else "fp32"
 
 
-def _unit_bound(K: int, operands: FloatFormat) -> float:
+def _unit_bound(K: int, operands: str) -> float:
     """The bound of a chain on Hopper's matrix unit, in units of sum|p|."""
     from numfmt.matrix_units import find_unit
     from numfmt.matrix_units.explain import step_error
 
-    unit = find_unit("hopper", (name_of(operands),) * 2, "fp32")
+    unit = find_unit("hopper", (operands,) * 2, "fp32")
     return -(-K // unit.products) * step_error(unit)
 
 
@@ -143,7 +146,7 @@ class Closeness:
     precision: str
     shape: tuple[int, int, int]
     limits: Limits
-    out: FloatFormat
+    out: Element
     outputs: int = 0
     wrong: int = 0
     certain: int = 0
@@ -183,7 +186,7 @@ class Closeness:
         lines.append(f"  {self.reading()}")
         lines.append(
             f"  The limit is computed from {self.limits.text}: {figure(self.limits.probable / unit)} u·sum|p| per "
-            f"output (certain: {figure(self.limits.certain / unit)}), plus the rounding to {name_of(self.out)}."
+            f"output (certain: {figure(self.limits.certain / unit)}), plus the rounding to {self.out.name}."
         )
         return "\n".join(lines)
 
@@ -286,9 +289,11 @@ def closeness(
     Raises:
         UsageError: Shapes or dtypes do not fit, or there is no such mode.
     """
-    out = dtype_of(actual, "actual")
-    kinds = {dtype_of(x, argument) for argument, x in (("a", a), ("b", b))}
-    operands = max(kinds, key=lambda kind: kind.bits)
+    out = element_of(actual, "actual")
+    kinds = [element_of(x, argument) for argument, x in (("a", a), ("b", b))]
+    operands = max(kinds, key=lambda kind: kind.format.bits).name
+    # Bit patterns cannot be cut into blocks; their numbers can.
+    actual, a, b = (values_of(x, k) if is_typed(x) else x for x, k in zip((actual, a, b), (out, *kinds), strict=True))
     shapes = tuple(tuple(x.shape) for x in (actual, a, b))
     if actual.ndim == 3:
         return _batched(actual, a, b, shapes, precision=precision, alpha=alpha, beta=beta, c=c, bias=bias, name=name)
@@ -322,7 +327,8 @@ def _batched(actual: Any, a: Any, b: Any, shapes: tuple[Any, ...], **how: Any) -
     if wrong:
         return wrong[0]
     if not found:
-        return Closeness(name, how["precision"], (shapes[1][1], shapes[2][2], shapes[1][2]), Limits(0, 0, 0, ""), _FP32)
+        return Closeness(name, how["precision"], (shapes[1][1], shapes[2][2], shapes[1][2]), Limits(0, 0, 0, ""),
+                         ELEMENTS["fp32"])  # fmt: skip
     whole = found[0]
     whole.name, whole.outputs = name, sum(one.outputs for one in found)
     whole.excused = sum(one.excused for one in found)
@@ -351,7 +357,7 @@ def _with_epilogue(block: Block, alpha: float, beta: float, c: Any, bias: Any) -
         if added is None:
             continue
         part = added[block.at] if added.ndim == 2 else added[block.columns]
-        term = factor * widened(part).astype(np.float64)
+        term = factor * _values(part)
         golden = golden + term
         magnitude = magnitude + np.abs(term)
         extra = extra + 2 * u * magnitude
@@ -361,15 +367,17 @@ def _with_epilogue(block: Block, alpha: float, beta: float, c: Any, bias: Any) -
 class _Search:
     """Finds the outputs beyond their limits, block by block, and keeps what an explanation needs."""
 
-    def __init__(self, result: Closeness, actual: Any, a: Any, b: Any, alpha: float, operands: FloatFormat) -> None:
+    def __init__(self, result: Closeness, actual: Any, a: Any, b: Any, alpha: float, operands: str) -> None:
         self.result, self.actual, self.a, self.b = result, actual, a, b
-        self.alpha, self.operands = alpha, name_of(operands)
-        self.sums = _FP64 if operands.bits == 64 else _FP32
+        self.alpha, self.operands = alpha, operands
+        self.sums = _FP64 if operands == "fp64" else _FP32
+        self.out = result.out.format
         M, N, _ = result.shape
         self.mask = np.zeros((M, N), bool)
         self.golden = np.empty((M, N)) if M * N <= _KEPT else None
         needed = bool(result.limits.subnormal or result.limits.scaled)
-        self.rows, self.columns = (_largest(a, 1), _largest(b, 0)) if needed else (np.zeros(M), np.zeros(N))
+        self.rows: Array = _largest(a, 1) if needed else np.zeros(M)
+        self.columns: Array = _largest(b, 0) if needed else np.zeros(N)
         self.found: list[tuple[Array, ...]] = []
         self.doubtful: list[tuple[Array, ...]] = []
         self.square, self.finite = 0.0, 0
@@ -377,7 +385,7 @@ class _Search:
     def look_at(self, block: _Expected) -> None:
         r = self.result
         at = (block.rows, block.columns)
-        got = widened(self.actual[at]).astype(np.float64)
+        got = _values(self.actual[at])
         golden, magnitude = block.golden, block.magnitude
         r.outputs += got.size
         if self.golden is not None:
@@ -390,7 +398,7 @@ class _Search:
             )
             same = (got == golden) | (np.isnan(got) & np.isnan(golden))
             # Of a finite product the result may overflow, to an infinity of its sign, and partial sums to anything.
-            same |= (np.abs(golden) + certain > r.out.max) & np.isinf(got) & (got * golden > 0) & np.isfinite(golden)
+            same |= (np.abs(golden) + certain > self.out.max) & np.isinf(got) & (got * golden > 0) & np.isfinite(golden)
             same |= (magnitude * (1 + r.limits.certain) > self.sums.max) & np.isfinite(golden)
             surely = ~same & (~(error <= certain) | ~np.isfinite(golden))
             maybe = ~same & ~surely & (error > probable)
@@ -423,8 +431,8 @@ class _Search:
         bound = relative * magnitude + abs(self.alpha) * r.limits.absolute + extra
         # The reference errs too, if less.
         bound = bound + float(numfmt.gamma(max(1, r.shape[2]), _FP64.unit_roundoff)) * magnitude
-        if r.out.mantissa_bits < 52 and r.out is not _FP32:
-            bound = bound + r.out.unit_roundoff * (np.abs(golden) + bound) + r.out.min_subnormal / 2
+        if r.out.name not in ("fp64", "fp32"):
+            bound = bound + self.out.unit_roundoff * (np.abs(golden) + bound) + self.out.min_subnormal / 2
         return np.asarray(bound)
 
     def finish(self) -> None:
@@ -454,12 +462,12 @@ class _Search:
         r.looks_like = symptom(
             Wrong(
                 (rows[worst], columns[worst]), got[worst], golden[worst], allowed[worst],
-                self.alpha * x, y, self.golden, r.out,
+                self.alpha * x, y, self.golden, self.out,
             )
         )  # fmt: skip
 
     def _operands(self, rows: Array, columns: Array) -> tuple[Array, Array]:
-        x, y = (widened(m).astype(np.float64) for m in (_rows(self.a, rows), _rows(self.b.T, columns)))
+        x, y = (_values(m) for m in (_rows(self.a, rows), _rows(self.b.T, columns)))
         return x, y
 
     def _errs_alike(self, doubtful: tuple[Array, ...]) -> Array:
@@ -488,9 +496,16 @@ class _Search:
         return np.asarray(np.asarray(made, np.float64)[0])
 
 
+def _values(x: Any) -> Array:
+    """Numbers as float64; those of a GPU are copied to the CPU."""
+    if isinstance(x, np.ndarray):
+        return x.astype(np.float64)
+    return np.asarray(x.detach().double().cpu().numpy())
+
+
 def _largest(x: Any, axis: int) -> Array:
     """The largest magnitude of each row or column."""
-    values = np.abs(widened(x)).astype(np.float64)
+    values = np.abs(_values(x))
     return np.asarray(values.max(axis=axis, initial=0.0, where=np.isfinite(values)))
 
 

@@ -94,6 +94,8 @@ def reference(a: Any, b: Any) -> tuple[Array, Array]:
 def _float64(x: Any) -> Any:
     if is_cuda(x):
         return x.double()
+    if is_torch(x):
+        return np.asarray(x.detach().double().numpy())
     return widened(x).astype(np.float64)
 
 

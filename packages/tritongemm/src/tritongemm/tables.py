@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _LONGEST_FIGURE = 24
+WIDTH = 100
+"""Columns of a terminal that reports fit into."""
+# Columns of texts are made no narrower than this.
+_NARROWEST = 12
 
 
 @dataclass(frozen=True)
@@ -31,19 +36,56 @@ class Table:
         long = (i for i in range(len(self.columns)) if any(len(row[i]) > _LONGEST_FIGURE for row in self.rows))
         return frozenset({0, *long})
 
-    def text(self, indent: str = "  ") -> str:
-        """The table with aligned columns: names and texts to the left, figures to the right."""
-        lines = [self.columns, *self.rows]
+    def text(self, indent: str = "  ", width: int = WIDTH) -> str:
+        """The table with aligned columns: names and texts to the left, figures to the right.
+
+        Args:
+            indent: Before every line.
+            width: Columns of the terminal: names of columns and texts are broken where the table is wider.
+        """
         left = self.texts
-        widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
-        out = [self.title] if self.title else []
-        for number, line in enumerate(lines):
-            cells = [c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
-            out.append((indent + "  ".join(cells)).rstrip())
+        widths = self._widths(width - len(indent))
+        out = textwrap.wrap(self.title, width) if self.title else []
+        for number, line in enumerate([self.columns, *self.rows]):
+            cells = [_broken(cell, w) for cell, w in zip(line, widths, strict=True)]
+            height = max(len(cell) for cell in cells)
+            for row in range(height):
+                # Names of columns stand on the line below them, texts hang from the line above.
+                at = row - height if number == 0 else row
+                parts = [
+                    (cell[at] if -len(cell) <= at < len(cell) else "").ljust(w)
+                    if i in left
+                    else (cell[at] if -len(cell) <= at < len(cell) else "").rjust(w)
+                    for i, (cell, w) in enumerate(zip(cells, widths, strict=True))
+                ]
+                out.append((indent + "  ".join(parts)).rstrip())
             if number == 0:
                 out.append(indent + "  ".join("-" * w for w in widths))
-        out += [indent + note for note in self.notes]
+        for note in self.notes:
+            out += textwrap.wrap(note, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
         return "\n".join(out)
+
+    def _widths(self, width: int) -> list[int]:
+        """Widths of the columns: as wide as their cells; where that is too much, names of columns and then texts are
+        broken."""
+        lines = [self.columns, *self.rows]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
+        room = width - 2 * (len(widths) - 1)
+        if sum(widths) > room:
+            cells = [max((len(row[i]) for row in self.rows), default=0) for i in range(len(widths))]
+            words = [max((len(word) for word in name.split()), default=0) for name in self.columns]
+            widths = [min(w, max(c, n)) for w, c, n in zip(widths, cells, words, strict=True)]
+        while sum(widths) > room:
+            widest = max(self.texts, key=lambda i: widths[i])
+            if widths[widest] <= _NARROWEST:
+                break
+            widths[widest] = max(_NARROWEST, widths[widest] - (sum(widths) - room))
+        return widths
+
+
+def _broken(cell: str, width: int) -> list[str]:
+    """A cell's lines; words longer than the column are cut."""
+    return textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
 
 
 def figure(x: float, digits: int = 3) -> str:

@@ -18,8 +18,20 @@ import numpy as np
 
 import fpsan_tools
 from fpsan_tools import algebra
+from tritongemm.assertions import closeness
 from tritongemm.auditing.contestants import Contestant
-from tritongemm.auditing.devices import Array, Device, Launched, codes_of, values_of
+from tritongemm.auditing.devices import (
+    EXACT,
+    FLOATS,
+    PAYLOADS,
+    Array,
+    Device,
+    Launched,
+    NoPayloads,
+    codes_of,
+    values_of,
+)
+from tritongemm.auditing.symptoms import PRECISION
 from tritongemm.errors import KernelFailed, one_line
 
 # Tiles larger than this are not tried as a whole.
@@ -34,6 +46,7 @@ _LONG, _NARROW, _SHALLOW = 8192, 5, 7
 _LONGEST = 1 << 15
 # The first trials, without which tails and strides are not known to be right.
 ESSENTIAL = 4
+NOT_APPLICABLE = "not applicable"
 # Constants that say how many tiles are taken together, or how many programs share all tiles.
 _TILES_TOGETHER = re.compile(r"GROUP.*|NUM_?(SMS?|PROGRAMS|PROGS)", re.IGNORECASE)
 
@@ -50,7 +63,7 @@ class Trial:
         why: What the trial is about.
         a: Left operand, float32 values.
         b: Right operand.
-        first: Payload results of kernel A, as bit patterns of floats; None if it could not be run.
+        first: Payload results of kernel A, as bit patterns of floats; those of the product if it has no payloads.
         second: ... of kernel B.
         golden: Those of the matrix product itself.
     """
@@ -81,7 +94,8 @@ class AlgebraEvidence:
     """What the comparisons showed.
 
     Attributes:
-        status: "same", "different", or "unknown" when a kernel cannot be run in payloads.
+        status: "same", "different", "unknown" when a kernel cannot be run in payloads, "not applicable" when neither
+            has any.
         version: Of the payload algebra.
         trials: The comparisons made.
         unsanitised: By kernel letter, the operations the verdict does not cover.
@@ -90,6 +104,8 @@ class AlgebraEvidence:
         planned: Trials planned.
         diagnosis: What is different, in sentences.
         conversions: What was assumed of conversions between float types, if anything.
+        absent: By kernel letter, why a kernel has no payloads.
+        checked: By letter of such a kernel, in how many products its numbers were compared with float64.
         seconds: Time taken.
     """
 
@@ -102,6 +118,8 @@ class AlgebraEvidence:
     planned: int = 0
     diagnosis: list[str] = field(default_factory=list)
     conversions: str = ""
+    absent: dict[str, str] = field(default_factory=dict)
+    checked: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -249,10 +267,18 @@ def _compared(
         if evidence.trials and time.monotonic() > deadline:
             break
         a, b = trial_operands(M, N, depth, dtypes[0], seed)
+        golden = golden_payloads(a, b, dtypes, version)
         results = []
         for c in contestants:
             try:
-                launched = device.run(c, a, b, dtypes, payloads=True, layout=layout, version=version.version)
+                launched = None
+                if c.letter not in evidence.absent:
+                    launched = _payloads(c, device, a, b, dtypes, layout, version.version, evidence)
+                if launched is None:
+                    results.append(golden)
+                    if not _numbers_are_right(c, device, a, b, dtypes, layout, evidence, f"{M}x{N}x{depth}, {why}"):
+                        return evidence
+                    continue
             except fpsan_tools.OutOfBounds as error:
                 evidence.status = "different"
                 evidence.diagnosis.append(
@@ -264,12 +290,69 @@ def _compared(
                 return evidence
             _remember(evidence, c.letter, launched)
             results.append(launched.codes)
-        golden = golden_payloads(a, b, dtypes, version)
         evidence.trials.append(Trial(M, N, depth, layout, why, a, b, results[0], results[1], golden))
         show((number + 1) / len(plan))
     if evidence.different:
         evidence.status = "different"
+    elif len(evidence.absent) == len(contestants):
+        evidence.status = NOT_APPLICABLE
     return evidence
+
+
+def _payloads(
+    c: Contestant,
+    device: Device,
+    a: Array,
+    b: Array,
+    dtypes: tuple[str, str],
+    layout: str,
+    version: str,
+    evidence: AlgebraEvidence,
+) -> Launched | None:
+    """A kernel's payloads, or None, with the reason kept, if it has none."""
+    try:
+        return device.run(c, a, b, dtypes, domain=PAYLOADS, layout=layout, version=version)
+    except NoPayloads as error:
+        evidence.absent[c.letter] = str(error)
+    except fpsan_tools.FpsanError as error:
+        if "by construction" not in str(error):
+            raise
+        evidence.absent[c.letter] = "its operands are split before payloads see them, so its payloads are its own"
+    return None
+
+
+def _numbers_are_right(
+    c: Contestant,
+    device: Device,
+    a: Array,
+    b: Array,
+    dtypes: tuple[str, str],
+    layout: str,
+    evidence: AlgebraEvidence,
+    where: str,
+) -> bool:
+    """Compares the numbers of a kernel without payloads with float64: without rounding, if it can be evaluated so."""
+    launched = None
+    for domain in (EXACT, FLOATS):
+        try:
+            launched = device.run(c, a, b, dtypes, domain=domain, layout=layout)
+            break
+        except (NoPayloads, fpsan_tools.UnsupportedOperation):
+            continue
+        except KernelFailed:
+            return True  # Part 2 will say so.
+    if launched is None:
+        return True
+    values = values_of(launched.codes, dtypes[1])
+    found = closeness(fpsan_tools.typed(launched.codes, dtypes[1]) if dtypes[1] == "bf16" else
+                      values.astype(np.float16) if dtypes[1] == "fp16" else values, a, b, name=c.name)  # fmt: skip
+    evidence.checked[c.letter] = evidence.checked.get(c.letter, 0) + 1
+    precise = found.looks_like is not None and found.looks_like.kind == PRECISION
+    if found.passed or (precise and domain == FLOATS):
+        return True  # How it rounds is part 2's question.
+    evidence.status = "different"
+    evidence.diagnosis.append(f"At {where}: {' '.join(found.message().split())}")
+    return False
 
 
 def _remember(evidence: AlgebraEvidence, letter: str, launched: Launched) -> None:

@@ -8,14 +8,15 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tritongemm.auditing.callables import library_of, takes_two_matrices
 from tritongemm.auditing.grids import Grid, derived_grid, grid_from_expression, tile_constant
-from tritongemm.auditing.signatures import Signature, signature_of
+from tritongemm.auditing.signatures import SIGNATURES, Signature, signature_of
 from tritongemm.errors import Unavailable, UsageError, nearest, one_line
 
 # The kernels of this package, by short name.
@@ -93,6 +94,7 @@ class Choices:
         config: Which configuration of an autotuned kernel to audit.
         fusion: Whether the compiler may fuse multiplications into additions.
         zeroed: Whether its launcher sets C to zero before it, as kernels that add to C atomically need.
+        precision: The precision mode that it is meant to have, a name of `tritongemm.modes.MODES`: "tf32", ...
     """
 
     constants: Mapping[str, Any] = field(default_factory=dict)
@@ -100,6 +102,7 @@ class Choices:
     config: int = 0
     fusion: bool = True
     zeroed: bool = False
+    precision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,9 @@ class Contestant:
         limitations: What of it the audit does not cover.
         heuristics: Constants that are functions of the other arguments.
         zeroed: Whether C is zero before it, rather than NaN.
+        function: A function of two matrices that gives their product, in place of a kernel.
+        arrays: Whose arrays it is called with on the CPU.
+        gluon: Whether the kernel is written in Gluon.
     """
 
     letter: str
@@ -135,6 +141,9 @@ class Contestant:
     limitations: tuple[str, ...] = ()
     heuristics: Mapping[str, Any] = field(default_factory=dict)
     zeroed: bool = False
+    function: Callable[..., Any] | None = None
+    arrays: tuple[str, ...] = ()
+    gluon: bool = False
 
     def tile(self, dimension: str) -> int:
         """Its tile size along "rows", "columns" or "inner"; 1 where it has none."""
@@ -178,6 +187,8 @@ class Contestant:
 
     def describe(self) -> str:
         """One line for the report's head."""
+        if self.function is not None:
+            return f"{self.name} ({self.spec}); a function of two matrices"
         constants = ", ".join(f"{k}={v!r}" for k, v in self.constants.items())
         options = ", ".join(f"{k}={v!r}" for k, v in self.options.items())
         return f"{self.name} ({self.spec}); {constants or 'no constants'}; {options}; grid {self.grid_text}"
@@ -203,18 +214,35 @@ def find(spec: str, argument: str) -> tuple[Any, str]:
     place, colon, name = spec.rpartition(":")
     if not colon:
         place, name = spec, ""
-    is_file = place.endswith(".py") or "/" in place
+    is_file = _is_file(place)
     if (not colon and not is_file and "." not in place) or not place.strip("."):
         raise UsageError(
             f"{argument}: {spec!r} is neither a kernel of this package nor package.module:kernel nor file.py:kernel. "
             f"{nearest(spec, OWN)}"
         )
-    module = _import_file(place, argument) if is_file else _import_module(place, argument)
+    module = import_place(place, argument)
     if not name:
         return _only_kernel(module, spec, argument)
     if not hasattr(module, name):
         raise UsageError(f"{argument}: {place} has no {name!r}. {nearest(name, _kernels_of(module))}")
     return getattr(module, name), name
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or "/" in place
+
+
+def import_place(place: str, argument: str) -> ModuleType:
+    """Imports a module by its name or its file, which executes it.
+
+    Args:
+        place: "package.module" or "path/to/file.py".
+        argument: What to call the argument in errors.
+
+    Raises:
+        UsageError: There is none, or it fails.
+    """
+    return _import_file(place, argument) if _is_file(place) else _import_module(place, argument)
 
 
 def origin(found: Any) -> tuple[str, str]:
@@ -365,13 +393,41 @@ def _unwrap(found: Any, name: str) -> _Unwrapped:
             heuristics |= kernel.values
         kernel = kernel.fn
     if isinstance(kernel, JITFunction):
-        if getattr(kernel, "is_gluon", lambda: False)():
-            raise UsageError(f"{name}: a Gluon kernel; the audit covers @triton.jit kernels for now.")
         return _Unwrapped(kernel, configs, heuristics, uncovered, resets)
     if type(kernel).__name__ == "InterpretedFunction":
         raise UsageError(f"{name}: Triton's interpreter is switched on; unset TRITON_INTERPRET and try again.")
-    kind = "a function" if callable(kernel) else f"a {type(kernel).__name__}"
-    raise UsageError(f"{name}: {kind}, not a @triton.jit kernel; name the kernel itself, not what launches it.")
+    kind = type(kernel).__name__
+    article = "an" if kind[:1] in "aeiou" else "a"
+    raise UsageError(
+        f"{name}: {article} {kind}, neither a @triton.jit kernel nor a function of two matrices that gives "
+        "their product."
+    )
+
+
+def _is_function(found: Any) -> bool:
+    """Whether something is to be called with two matrices, rather than launched."""
+    return callable(found) and not hasattr(found, "fn") and type(found).__name__ != "InterpretedFunction"
+
+
+def _function_contestant(found: Any, letter: str, spec: str, name: str, choices: Choices) -> Contestant:
+    """A contestant that is called: whatever launches, or computes without Triton."""
+    if not takes_two_matrices(found):
+        raise UsageError(
+            f"{name}: this function cannot be called with two matrices, name(a, b); name a @triton.jit kernel, or a "
+            "function that gives their product."
+        )
+    given = [
+        option
+        for option, value in (("const", choices.constants), ("grid", choices.grid), ("config", choices.config))
+        if value
+    ]
+    if given:
+        raise UsageError(f"--{given[0]}-{letter.lower()}: {name} is a function, which launches as it likes.")
+    remarks = ("called as a function of A and B",)
+    return Contestant(
+        letter, spec, name, None, SIGNATURES[0], {}, {}, lambda M, N, K: (), "its own", remarks,
+        function=found, arrays=library_of(found),
+    )  # fmt: skip
 
 
 def constants_of(spec: str, argument: str) -> set[str]:
@@ -383,6 +439,8 @@ def constants_of(spec: str, argument: str) -> set[str]:
     """
     usable_triton()
     found, name = find(spec, argument)
+    if _is_function(found):
+        return set()
     return {p.name for p in _unwrap(found, name).kernel.params if p.is_constexpr} | set(_OPTIONS)
 
 
@@ -403,6 +461,8 @@ def contestant(found: Any, letter: str, spec: str, name: str, choices: Choices |
         UsageError: It is no kernel, has another signature, or needs decisions.
     """
     choices = choices or Choices()
+    if _is_function(found):
+        return _function_contestant(found, letter, spec, name, choices)
     unwrapped = _unwrap(found, name)
     kernel, configs = unwrapped.kernel, unwrapped.configs
     heuristics, uncovered = unwrapped.heuristics, list(unwrapped.uncovered)
@@ -475,6 +535,7 @@ def contestant(found: Any, letter: str, spec: str, name: str, choices: Choices |
         tuple(uncovered),
         heuristics,
         zeroed,
+        gluon=bool(getattr(kernel, "is_gluon", lambda: False)()),
     )
 
 

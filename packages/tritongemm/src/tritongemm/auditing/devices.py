@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import math
 import os
 import platform
 from collections.abc import Callable, Iterator
@@ -18,11 +19,16 @@ from typing import Any, Protocol
 import numpy as np
 
 import fpsan_tools
+from tritongemm.auditing.callables import bits_of_result, call
+from tritongemm.auditing.clock import Deadline
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.errors import KernelFailed, Unavailable, UsageError, nearest, one_line
 from tritongemm.matrices import DTYPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+GLUON = "it is written in Gluon, which no CPU evaluates; it is checked on a GPU (--device gpu)"
+NO_KERNEL = "it launches no Triton kernel"
 
 _CODES: dict[str, type[np.unsignedinteger[Any]]] = {"fp32": np.uint32, "fp16": np.uint16, "bf16": np.uint16}
 # Results start as a NaN that no kernel makes, so that an output nobody wrote can be told.
@@ -46,6 +52,15 @@ class Launched:
     order: str = ""
 
 
+FLOATS, PAYLOADS, EXACT = "floats", "payloads", "exact"
+# What the evaluator calls them; floats are evaluated as the device says.
+_DOMAINS = {PAYLOADS: "payload", EXACT: "real"}
+
+
+class NoPayloads(Exception):
+    """A contestant that has no payloads, or none here: the message says why."""
+
+
 class Device(Protocol):
     """A place where kernels run."""
 
@@ -61,7 +76,7 @@ class Device(Protocol):
         b: Array,
         dtypes: tuple[str, str],
         *,
-        payloads: bool,
+        domain: str = FLOATS,
         layout: str = "rows",
         version: str | None = None,
     ) -> Launched:
@@ -72,7 +87,7 @@ class Device(Protocol):
             a: (M, K) float32 values.
             b: (K, N) float32 values.
             dtypes: Type of the operands and of the result.
-            payloads: FpSan's payload arithmetic instead of floating-point arithmetic.
+            domain: `FLOATS`, `PAYLOADS`, or `EXACT` (float64, only results are rounded; on a CPU).
             layout: A name of `LAYOUTS`.
             version: Of the payload algebra; the installed Triton's if not given.
         """
@@ -123,13 +138,23 @@ def _strides(*matrices: Array) -> tuple[int, ...]:
 
 
 class Cpu:
-    """Kernels evaluated by fpsan_tools on NumPy arrays; needs Triton's compiler, no torch and no GPU."""
+    """Kernels evaluated by fpsan_tools on NumPy arrays; needs Triton's compiler, no torch and no GPU.
+
+    Args:
+        floats: What floats are: "ieee" (every operation correctly rounded), or "hardware" (the bits of an H200).
+        deadline: Time (`time.monotonic`) after which evaluations stop.
+    """
 
     kind = "cpu"
 
+    def __init__(self, floats: str = "ieee", deadline: float = math.inf) -> None:
+        self.floats = floats
+        self.deadline = deadline
+
     def describe(self) -> str:
         """Cores and NumPy's version."""
-        return f"CPU evaluation ({os.cpu_count()} cores, {platform.machine()}, NumPy {np.__version__})"
+        what = "CPU prediction of an H200's bits" if self.floats == "hardware" else "CPU evaluation"
+        return f"{what} ({os.cpu_count()} cores, {platform.machine()}, NumPy {np.__version__})"
 
     def run(
         self,
@@ -138,26 +163,58 @@ class Cpu:
         b: Array,
         dtypes: tuple[str, str],
         *,
-        payloads: bool,
+        domain: str = FLOATS,
         layout: str = "rows",
         version: str | None = None,
     ) -> Launched:
         """See `Device.run`."""
         M, K, N = a.shape[0], a.shape[1], b.shape[1]
         operands = [_laid_out(codes_of(x, dtypes[0]), dtypes[0], layout) for x in (a, b)]
+        if contestant.function is not None:
+            return self._call(contestant, operands, dtypes, (M, N), domain, version)
+        if contestant.gluon:
+            raise NoPayloads(GLUON) if domain == PAYLOADS else KernelFailed(GLUON)
         start = np.full((M, N), 0 if contestant.zeroed else UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
         result = _laid_out(start, dtypes[1], layout)
         matrices = [fpsan_tools.typed(x, d) for x, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True)]
         x, y, z = matrices
-        domain = "payload" if payloads else "ieee"
         with _failures_of(contestant):
             positional, keywords = contestant.arguments(x, y, z, _strides(*operands, result))
             grid = contestant.grid(M, N, K)
             with redirect_stdout(io.StringIO()):  # Of tl.device_print: payloads of trials are no news to anybody.
-                launch = fpsan_tools.run(
-                    contestant.kernel, grid, *positional, domain=domain, version=version, **keywords
-                )
+                with self._session(domain, version) as session:
+                    contestant.kernel[grid](*positional, **keywords)
+                launch = session.launches[-1]
         return Launched(np.ascontiguousarray(result), _unsanitised(launch), tuple(launch.notes))
+
+    def _session(self, domain: str, version: str | None) -> Any:
+        watch = Deadline(self.deadline) if self.deadline < math.inf else None
+        return fpsan_tools.on_cpu(_DOMAINS.get(domain, self.floats), version=version, observer=watch)
+
+    def _call(
+        self,
+        contestant: Contestant,
+        operands: list[Array],
+        dtypes: tuple[str, str],
+        shape: tuple[int, int],
+        domain: str,
+        version: str | None,
+    ) -> Launched:
+        """A contestant that is a function: its kernels are evaluated, everything else runs as it is."""
+        assert contestant.function is not None
+        with _failures_of(contestant), redirect_stdout(io.StringIO()), self._session(domain, version) as session:
+            try:
+                c = call(contestant.function, contestant.arrays, (operands[0], operands[1]), dtypes[0])
+            except fpsan_tools.FpsanError as error:
+                if "Gluon" in str(error):
+                    raise NoPayloads(GLUON) if domain == PAYLOADS else KernelFailed(GLUON) from error
+                raise
+        launches = session.launches
+        if domain != FLOATS and not launches:
+            raise NoPayloads(NO_KERNEL)
+        codes = bits_of_result(c, dtypes[1], shape)
+        unsanitised = tuple(dict.fromkeys(text for launch in launches for text in _unsanitised(launch)))
+        return Launched(codes, unsanitised, tuple(dict.fromkeys(n for launch in launches for n in launch.notes)))
 
 
 @contextmanager
@@ -165,7 +222,7 @@ def _failures_of(contestant: Contestant) -> Iterator[None]:
     """Turns whatever goes wrong in a user's kernel, grid or heuristic into an error that names the kernel."""
     try:
         yield
-    except (fpsan_tools.FpsanError, UsageError):
+    except (fpsan_tools.FpsanError, UsageError, NoPayloads, KernelFailed):
         raise
     except Exception as error:
         raise KernelFailed(f"its launch failed: {type(error).__name__}: {one_line(error)}") from error
@@ -238,13 +295,17 @@ class Gpu:
         b: Array,
         dtypes: tuple[str, str],
         *,
-        payloads: bool,
+        domain: str = FLOATS,
         layout: str = "rows",
         version: str | None = None,
     ) -> Launched:
         """See `Device.run`."""
         M, K, N = a.shape[0], a.shape[1], b.shape[1]
+        if domain == EXACT:
+            raise NoPayloads("a GPU computes with the types it is given")
         operands = [_laid_out(codes_of(x, dtypes[0]), dtypes[0], layout) for x in (a, b)]
+        if contestant.function is not None:
+            return self._call(contestant, operands, dtypes, (M, N), domain, version)
         start = np.full((M, N), 0 if contestant.zeroed else UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
         result = _laid_out(start, dtypes[1], layout)
         tensors = [self._tensor(x, d) for x, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True)]
@@ -252,7 +313,7 @@ class Gpu:
         with _failures_of(contestant):
             positional, keywords = contestant.arguments(x, y, z, _strides(*operands, result))
             kernel = contestant.kernel[contestant.grid(M, N, K)]
-            if not payloads:
+            if domain == FLOATS:
                 compiled = kernel(*positional, **keywords)
                 return Launched(self._codes(z, dtypes[1]), order=compiled.asm.get("ttgir", ""))
             with fpsan_tools.on_gpu(version=version) as session:
@@ -260,8 +321,31 @@ class Gpu:
             launch = session.launches[-1]
             return Launched(self._codes(z, dtypes[1]), _unsanitised(launch), tuple(launch.notes))
 
+    def _call(
+        self,
+        contestant: Contestant,
+        operands: list[Array],
+        dtypes: tuple[str, str],
+        shape: tuple[int, int],
+        domain: str,
+        version: str | None,
+    ) -> Launched:
+        """A contestant that is a function, called with CUDA tensors."""
+        assert contestant.function is not None
+        x, y = (self._tensor(m, dtypes[0]) for m in operands)
+        with _failures_of(contestant), self.torch.no_grad():
+            if domain == FLOATS:
+                return Launched(bits_of_result(contestant.function(x, y), dtypes[1], shape))
+            with fpsan_tools.on_gpu(version=version) as session:
+                c = contestant.function(x, y)
+            if not session.launches:
+                raise NoPayloads(NO_KERNEL)
+            unsanitised = tuple(dict.fromkeys(text for launch in session.launches for text in _unsanitised(launch)))
+            notes = tuple(dict.fromkeys(n for launch in session.launches for n in launch.notes))
+            return Launched(bits_of_result(c, dtypes[1], shape), unsanitised, notes)
 
-def _driver_sees_gpu() -> bool:
+
+def driver_sees_gpu() -> bool:
     """Whether this machine's CUDA driver, if it has one, sees a GPU."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -285,7 +369,7 @@ def device_named(name: str) -> Device:
         Unavailable: There is no such device on this machine.
     """
     if name == "auto":
-        if not _driver_sees_gpu():  # torch takes seconds to import, and a CPU audit has no use for it.
+        if not driver_sees_gpu():  # torch takes seconds to import, and a CPU audit has no use for it.
             return Cpu()
         try:
             return Gpu()

@@ -18,7 +18,7 @@ import fpsan_tools
 from fpsan_tools import algebra
 from tritongemm.auditing.algebra import AlgebraEvidence, Trial, golden_payloads, trial_operands
 from tritongemm.auditing.contestants import Contestant
-from tritongemm.auditing.devices import UNTOUCHED, Array, Device, codes_of
+from tritongemm.auditing.devices import PAYLOADS, UNTOUCHED, Array, Device, codes_of
 from tritongemm.auditing.regions import region
 from tritongemm.errors import KernelFailed
 
@@ -277,7 +277,7 @@ def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, 
     def right(tried: dict[str, int], layout: str = trial.layout) -> bool:
         a, b = trial_operands(tried["M"], tried["N"], tried["K"], dtypes[0], seed + 1)
         try:
-            codes = device.run(c, a, b, dtypes, payloads=True, layout=layout).codes
+            codes = device.run(c, a, b, dtypes, domain=PAYLOADS, layout=layout).codes
         except (fpsan_tools.FpsanError, KernelFailed):
             return False
         return bool((codes == golden_payloads(a, b, dtypes, version)).all())

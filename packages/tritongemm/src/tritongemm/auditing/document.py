@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tritongemm.tables import Table
-
-_WIDTH = 118
+from tritongemm.tables import WIDTH, Table
 
 
 @dataclass(frozen=True)
@@ -84,6 +82,15 @@ class Document:
     lead: Sequence[str]
     sections: Sequence[Section] = field(default_factory=tuple)
 
+    def beside(self, sentences: Sequence[str]) -> Document:
+        """The same with a comparison with an earlier audit.
+
+        Args:
+            sentences: The comparison, the first one for the summary.
+        """
+        sections = [*self.sections, Section("5. Since the baseline", list(sentences))]
+        return replace(self, summary=[*self.summary, *sentences], sections=sections)
+
     def text(self) -> str:
         """The report for a terminal; plots are left to the page."""
         lines = [self.title, *(_wrapped(s, "  ") for s in self.lead)]
@@ -93,9 +100,10 @@ class Document:
                 if isinstance(item, str):
                     lines.append(_wrapped(item, "  "))
                 elif isinstance(item, Table):
-                    lines.append(item.text("    " if item.title else "  ").replace(item.title, "  " + item.title, 1))
+                    title = [_wrapped(item.title, "  ")] if item.title else []
+                    lines += [*title, replace(item, title="").text("    " if title else "  ")]
         return "\n".join(lines)
 
 
 def _wrapped(sentence: str, indent: str) -> str:
-    return textwrap.fill(sentence, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.fill(sentence, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

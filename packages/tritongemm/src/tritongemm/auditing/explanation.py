@@ -7,21 +7,25 @@ thousands of products agree in a few per cent of the outputs only.
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.devices import Array, codes_of
+from tritongemm.auditing.implied_orders import Order, mode_orders, split_orders, unit_orders
+from tritongemm.errors import Unavailable, UsageError
 from tritongemm.orders import SummationOrder
 
 # Outputs that candidates are tried on first: enough to tell them apart, few enough to try them all.
 _FIRST_LOOK = 8
 # 16-byte loads of fp32.
 _VECTOR = 4
+# Constants that say into how many parts K is cut.
+_PARTS = re.compile(r"SPLIT.*|NUM_?SPLITS?|K_?SPLITS?|PARTS", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -36,22 +40,23 @@ class Identified:
         tried: Number of candidates.
     """
 
-    order: SummationOrder | None
+    order: Order | None
     outputs: int
-    closest: SummationOrder
+    closest: Order
     agreed: int
     tried: int
 
 
-def candidates(c: Contestant) -> list[SummationOrder]:
-    """The summation orders that a kernel with these constants may have.
+def candidates(c: Contestant, operands: str = "fp32") -> list[Order]:
+    """The summation orders that a kernel with these constants may have, likely ones first.
 
     Args:
         c: The kernel.
+        operands: Type of the operands: tensor cores multiply 16-bit ones.
     """
     steps = c.steps()
     pads = [max(steps, default=1)]
-    orders: list[SummationOrder] = []
+    orders: list[Order] = []
     for fused in (True, False):
         orders.append(SummationOrder.chain(fused=fused, pad=pads[0]))
         orders += [SummationOrder.chain(fused=fused, promote=s, pad=s) for s in steps]
@@ -63,11 +68,23 @@ def candidates(c: Contestant) -> list[SummationOrder]:
                 orders.append(SummationOrder.lanes_in_layout(lanes, warps, contiguous, fused=fused))
             orders.append(SummationOrder.tree_per_step(lanes, fused=False))
             orders.append(SummationOrder.tree_per_step(lanes, far_first=True, fused=False))
+    if operands in ("fp16", "bf16"):
+        orders += unit_orders(operands, steps)
+    else:
+        orders += mode_orders(operands)
+    named = [v for k, v in c.constants.items() if _PARTS.fullmatch(k) and isinstance(v, int) and v > 1]
+    orders += split_orders(list(dict.fromkeys([*named, 2, 3, 4, 8])), list(dict.fromkeys([*steps[-1:], 1])))
     return list(dict.fromkeys(orders))
 
 
 def identify(
-    c: Contestant, a: Array, b: Array, codes: Array, out: str, hints: Iterable[SummationOrder] = ()
+    c: Contestant,
+    a: Array,
+    b: Array,
+    codes: Array,
+    types: tuple[str, str],
+    hints: Iterable[Order] = (),
+    deadline: float = math.inf,
 ) -> Identified:
     """Finds the summation order of a kernel from its bits.
 
@@ -76,21 +93,34 @@ def identify(
         a: (M, K) float32 operand.
         b: (K, N) float32 operand.
         codes: The kernel's (M, N) results as bit patterns.
-        out: Their type.
+        types: Type of the operands and of the results.
         hints: Orders to try first.
+        deadline: Time (`time.monotonic`) after which no further order is tried.
 
     Returns:
         What was found.
     """
-    orders = list(dict.fromkeys([*hints, *candidates(c)]))
+    operands, out = types
     few_a, few_b, few = a[:_FIRST_LOOK], b[:, :_FIRST_LOOK], codes[:_FIRST_LOOK, :_FIRST_LOOK]
-    agreed = [int((codes_of(o.simulate(few_a, few_b), out) == few).sum()) for o in orders]
-    best = int(np.argmax(agreed))
-    closest = orders[best]
-    if agreed[best] < few.size:
-        return Identified(None, few.size, closest, agreed[best], len(orders))
-    same = int((codes_of(closest.simulate(a, b), out) == codes).sum())
-    return Identified(closest if same == codes.size else None, codes.size, closest, same, len(orders))
+    best: tuple[int, int, Order] | None = None  # Outputs it agreed on, of how many, the order.
+    tried = 0
+    for order in dict.fromkeys([*hints, *candidates(c, operands)]):
+        if tried and time.monotonic() > deadline:
+            break
+        try:
+            made = codes_of(order.simulate(few_a, few_b), out)
+        except (UsageError, Unavailable):  # A mode that does not take this.
+            continue
+        tried += 1
+        same, of = int((made == few).sum()), few.size
+        if same == of:  # The others have to fit on all outputs as well.
+            same, of = int((codes_of(order.simulate(a, b), out) == codes).sum()), codes.size
+            if same == of:
+                return Identified(order, of, order, same, tried)
+        if best is None or same * best[1] > best[0] * of:
+            best = (same, of, order)
+    assert best is not None
+    return Identified(None, best[1], best[2], best[0], tried)
 
 
 def layout_order(ttgir: str, c: Contestant) -> SummationOrder | None:

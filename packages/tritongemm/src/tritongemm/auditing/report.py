@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tritongemm.accuracy import ErrorReport
-from tritongemm.auditing.algebra import AlgebraEvidence
+from tritongemm.auditing.algebra import NOT_APPLICABLE, AlgebraEvidence
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.document import Document, Plot, Section, Series
 from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, LIBRARY, RANDOM, RoundingEvidence
@@ -57,7 +57,7 @@ def document(
 
 
 def _algebra(contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> Section:
-    titles = {"same": "the same", "different": "different", "unknown": "unknown"}
+    titles = {"same": "the same", "different": "different", "unknown": "unknown", NOT_APPLICABLE: NOT_APPLICABLE}
     items: list[str | Table | Plot] = []
     if e.reason:
         items.append(e.reason)
@@ -75,6 +75,7 @@ def _algebra(contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> 
         ]
         columns = ("products tried", "M x N x K", "outputs", "A ≠ B", "A ≠ product", "B ≠ product")
         items.append(Table(columns, rows, f"Payloads (FpSan {e.version}: arithmetic without rounding)"))
+    items += [f"{k} has no payloads: {reason}." for k, reason in e.absent.items()]
     items += e.diagnosis
     if e.conversions:
         items.append(e.conversions)
@@ -126,16 +127,17 @@ def _survey(s: Survey, e: RoundingEvidence) -> str:
 
 def _errors(title: str, reports: dict[str, ErrorReport], e: RoundingEvidence) -> Table:
     tolerance = reports["A"].tolerance
+    narrow = reports["A"].dtype != "fp32"
     columns = (
         "",
         "outputs",
         "max |e|",
-        "max |e|/(u·sum|p|)",
-        "rms/(u·sum|p|)",
+        "max |e|/unit",
+        "rms e/unit",
         "bias",
         "<= 1 ulp",
         "outside of float64",
-        "... of the reference",
+        "outside of the reference",
     )
     rows = []
     for key, r in reports.items():
@@ -146,17 +148,24 @@ def _errors(title: str, reports: dict[str, ErrorReport], e: RoundingEvidence) ->
                 label,
                 f"{r.outputs:,}",
                 f"{r.max_abs:.2e}",
-                figure(r.max_scaled),
-                figure(r.rms_scaled),
+                figure(r.max_out if narrow else r.max_scaled),
+                figure(r.rms_out if narrow else r.rms_scaled),
                 f"{r.bias:+.2f}",
                 f"{100 * r.ulps['1']:.1f} %",
                 f"{r.outside:,}",
                 against,
             )
         )
+    dtype = reports["A"].dtype
+    unit = (
+        f"Unit: u_out·|result| + u·sum|p|, one rounding to {dtype} and one of the largest fp32 sum there could be."
+        if narrow
+        else "Unit: u·sum|p|, one rounding of the largest sum there could be."
+    )
     notes = [
+        unit,
         f"Outside: |difference| > {short(tolerance.atol)} + {short(tolerance.rtol)}·|expected|. Reference: "
-        f"{e.names[e.gate]}."
+        f"{e.names[e.gate]}.",
     ]
     for key in _COLOURS:
         r = reports[key]
@@ -247,9 +256,11 @@ def _against_kappa(reports: dict[str, ErrorReport]) -> Plot:
             known = [(x, math.log10(v * _U)) for x, v in zip(centres, values, strict=True) if v > 0]
             series.append(Series(f"{key}: {name}", [x for x, _ in known], [y for _, y in known], style, _COLOURS[key]))
         if centres and r.relative_bound > 0:
-            ends = [centres[0], centres[-1]]
-            bound = [x + math.log10(r.relative_bound) for x in ends]
-            series.append(Series(f"{key}: a-priori bound", ends, bound, "dashed", _COLOURS[key]))
+            # Rounding to a narrow type adds its own, whatever kappa.
+            out = 0.0 if r.dtype == "fp32" else DTYPES[r.dtype].unit_roundoff
+            kappas = [edges[0], *centres, edges[-1] + r.by_kappa["width"][0]]
+            bound = [math.log10(10**x * r.relative_bound * (1 + out) + out) for x in kappas]
+            series.append(Series(f"{key}: a-priori bound", kappas, bound, "dashed", _COLOURS[key]))
     return Plot(
         "Errors against the condition of the output",
         "kappa = sum|p| / |sum p|",
@@ -257,7 +268,8 @@ def _against_kappa(reports: dict[str, ErrorReport]) -> Plot:
         series,
         10,
         10,
-        "Whoever adds, the relative error grows with kappa; how far below its bound a kernel stays is its own doing.",
+        "Whoever adds, the relative error grows with kappa; how far below its bound a kernel stays is its own doing."
+        + ("" if r.dtype == "fp32" else f" Where kappa is small, the rounding to {r.dtype} is what is seen."),
     )
 
 
@@ -290,10 +302,19 @@ def _explanation(contestants: tuple[Contestant, Contestant], e: RoundingEvidence
             height = found.order.height(e.main[c.letter].K)
             items.append(f"{c.letter}: a product passes through {height:,} roundings at most in this order.")
         items += [f"How {c.letter} was evaluated: {note}." for note in e.launched[c.letter].notes]
+    if e.growth:
+        names = {c.letter: f"{c.letter}: {c.name}" for c in contestants} | {CHAIN: e.names[CHAIN]}
+        lengths = e.growth[0].lengths
+        grown = [(names[g.letter], *(figure(x) for x in g.rms), f"{g.bias:+.2f}", g.reading()) for g in e.growth]
+        columns = ("", *(f"K = {n:,}" for n in lengths), "bias", "grows")
+        items.append(
+            Table(columns, grown, "Growth with K: rms relative error of sums of positive products, in u = 2^-24")
+        )
     return Section("3. Explanation", items)
 
 
 def _verdict(v: Verdict) -> Section:
     items: list[str | Table | Plot] = [*v.failures, *v.doubts, *v.sentences]
     items += [f"Not covered: {text}" for text in v.limitations]
+    items += [f"Note: {text}" for text in v.notes]
     return Section(f"4. Verdict: {v.status}", items)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from tritongemm.accuracy import ErrorAccumulator, ErrorReport, Tolerance
+from tritongemm.accuracy import BoundedOrder, ErrorAccumulator, ErrorReport, Tolerance
+from tritongemm.auditing.clock import OutOfTime
 from tritongemm.auditing.contestants import Contestant
-from tritongemm.auditing.devices import Array, Device, Gpu, Launched, codes_of, values_of
+from tritongemm.auditing.devices import Array, Cpu, Device, Gpu, Launched, codes_of, values_of
 from tritongemm.auditing.explanation import Identified, identify, layout_order
+from tritongemm.auditing.growth import Growth, measure_growth
+from tritongemm.auditing.implied_orders import AnyOrder, ModeOrder, Order
 from tritongemm.auditing.sampling import AT_RISK, RANDOM, Rectangle, Survey, most_at_risk, rectangles, survey
 from tritongemm.matrices import DTYPES
 from tritongemm.orders import SummationOrder
@@ -28,6 +32,7 @@ _LEAST_SIDE, _MOST_SIDE = 32, 128
 # Outputs a side that orders are identified on.
 _IDENTIFIED_SIDE = 64
 _SURVEY_SHARE, _SAMPLE_SHARE = 0.35, 0.9
+_IDENTIFY_SHARE, _GROWTH_SHARE = 0.5, 0.6
 
 
 @dataclass
@@ -47,6 +52,8 @@ class RoundingEvidence:
         largest_difference: Largest |A - B|.
         chain_equal: By kernel letter, outputs with the bits of the serial chain, where that was simulated.
         chain_outputs: Outputs that the serial chain was simulated for.
+        growth: How the errors of both grow with K.
+        judged_by: By kernel letter, the report of the precision mode that it was declared to have.
         seconds: Time taken.
     """
 
@@ -62,6 +69,8 @@ class RoundingEvidence:
     largest_difference: float = 0.0
     chain_equal: dict[str, int] = field(default_factory=dict)
     chain_outputs: int = 0
+    growth: list[Growth] = field(default_factory=list)
+    judged_by: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -80,6 +89,7 @@ class Setting:
         dtypes: Type of the operands and of the result.
         tolerance: The test to count failures of.
         seed: Seed of the sample.
+        precisions: By kernel letter, the precision mode that it is declared to have.
     """
 
     a: Array
@@ -87,6 +97,13 @@ class Setting:
     dtypes: tuple[str, str]
     tolerance: Tolerance
     seed: int
+    precisions: Mapping[str, str] = field(default_factory=dict)
+
+    def bound_of(self, letter: str) -> BoundedOrder:
+        """The order whose bound a kernel is held to when its own is not known: its declared mode's, or any."""
+        if letter in self.precisions:
+            return ModeOrder(self.precisions[letter], self.dtypes[0])
+        return AnyOrder(self.dtypes[0])
 
 
 class _Collector:
@@ -98,14 +115,16 @@ class _Collector:
 
     def stratum(self, name: str) -> dict[str, ErrorAccumulator]:
         if name not in self.errors:
-            orders: dict[str, SummationOrder | None] = {k: v.order for k, v in self.evidence.identified.items()}
-            orders[CHAIN] = SummationOrder.chain()
+            orders: dict[str, BoundedOrder] = {LIBRARY: AnyOrder(self.setting.dtypes[0]), CHAIN: SummationOrder.chain()}
+            for letter, found in self.evidence.identified.items():
+                orders[letter] = found.order or self.setting.bound_of(letter)
+            orders |= {key: self.setting.bound_of(letter) for letter, key in self.evidence.judged_by.items()}
             self.errors[name] = {
                 key: ErrorAccumulator(
                     text,
                     self.setting.a.shape[1],
                     DTYPES[self.setting.dtypes[1]],
-                    orders.get(key),
+                    orders[key],
                     self.setting.tolerance,
                 )
                 for key, text in self.names.items()
@@ -129,7 +148,7 @@ def _compare_bits(evidence: RoundingEvidence, first: Array, second: Array, dtype
 
 def sampled(
     contestants: tuple[Contestant, Contestant],
-    device: Device,
+    device: Cpu,
     setting: Setting,
     started: float,
     max_time: float,
@@ -158,6 +177,7 @@ def sampled(
     M, N = a.shape[0], b.shape[1]
     names = {c.letter: c.name for c in contestants} | {CHAIN: "serial fma chain", LIBRARY: f"NumPy {np.__version__}"}
     evidence = RoundingEvidence(CHAIN, names)
+    _declare(evidence, setting, names)
     whole = M * N <= _RANDOM_OUTPUTS
     tiles = [max(c.tile(d) for c in contestants) for d in ("rows", "columns")]
     high, wide = (
@@ -168,8 +188,20 @@ def sampled(
     targets = (np.zeros(0, np.int64), np.zeros(0, np.int64))
     plan = rectangles(M, N, (high, wide), random, 0, targets, setting.seed)
     show("identifying summation orders", 0)
-    first = _evaluate(contestants, device, setting, plan[0], evidence)
-    _identify(contestants, setting, plan[0], first, evidence)
+    try:
+        first = _evaluate(contestants, device, setting, plan[0], evidence)
+    except OutOfTime:  # A rectangle of this size takes too long; a small one is better than none.
+        if min(high, wide) <= _LEAST_SIDE // 2:
+            raise
+        high, wide = (min(n, _LEAST_SIDE // 2) for n in (high, wide))
+        whole, device.deadline = False, math.inf
+        plan = rectangles(M, N, (high, wide), random, 0, targets, setting.seed)
+        first = _evaluate(contestants, device, setting, plan[0], evidence)
+    deadline = started + _IDENTIFY_SHARE * max_time
+    _identify(contestants, setting, plan[0], first, evidence, deadline)
+    if not brief:
+        until = started + _GROWTH_SHARE * max_time
+        evidence.growth = measure_growth(contestants, device, a, b, dtypes, setting.seed, until, show)
     per_rectangle = time.monotonic() - begun
     if at_risk:
         deadline = started + _SURVEY_SHARE * max_time
@@ -183,7 +215,12 @@ def sampled(
             break
         show(f"evaluating kernels, sample {number + 1} of {len(plan)}", number / len(plan))
         lap = time.monotonic()
-        results = _evaluate(contestants, device, setting, rectangle, evidence)
+        try:
+            results = _evaluate(contestants, device, setting, rectangle, evidence)
+        except OutOfTime:
+            if not number:
+                raise
+            break
         x, y = a[rectangle.rows], b[:, rectangle.columns]
         chain = codes_of(SummationOrder.chain().simulate(x, y), dtypes[1])
         library = codes_of(x @ y, dtypes[1])
@@ -194,6 +231,7 @@ def sampled(
             same = int((results[c.letter].codes == chain).sum())
             evidence.chain_equal[c.letter] = evidence.chain_equal.get(c.letter, 0) + same
         made = {c.letter: results[c.letter].codes for c in contestants} | {CHAIN: chain, LIBRARY: library}
+        made |= _by_modes(evidence, setting, x, y)
         errors = collector.stratum(ALL if whole else rectangle.stratum)
         pick = rectangle.wanted
         for key, codes in made.items():
@@ -208,6 +246,24 @@ def sampled(
     return evidence
 
 
+def _declare(evidence: RoundingEvidence, setting: Setting, names: dict[str, str]) -> None:
+    """Adds what declared precision modes themselves would give to the references."""
+    for letter, mode in setting.precisions.items():
+        key = f"precision {mode}"
+        names[key] = f"{key} on an H200"
+        evidence.judged_by[letter] = key
+
+
+def _by_modes(evidence: RoundingEvidence, setting: Setting, x: Array, y: Array) -> dict[str, Array]:
+    """The results of the declared precision modes, as an H200 gives them."""
+    found: dict[str, Array] = {}
+    for letter, key in evidence.judged_by.items():
+        if key not in found:
+            order = ModeOrder(setting.precisions[letter], setting.dtypes[0])
+            found[key] = codes_of(order.simulate(x, y), setting.dtypes[1])
+    return found
+
+
 def _evaluate(
     contestants: tuple[Contestant, Contestant],
     device: Device,
@@ -216,7 +272,7 @@ def _evaluate(
     evidence: RoundingEvidence,
 ) -> dict[str, Launched]:
     x, y = setting.a[rectangle.rows], np.ascontiguousarray(setting.b[:, rectangle.columns])
-    results = {c.letter: device.run(c, x, y, setting.dtypes, payloads=False) for c in contestants}
+    results = {c.letter: device.run(c, x, y, setting.dtypes) for c in contestants}
     for letter, launched in results.items():
         evidence.launched.setdefault(letter, launched)
     return results
@@ -228,6 +284,7 @@ def _identify(
     rectangle: Rectangle,
     results: Mapping[str, Launched],
     evidence: RoundingEvidence,
+    deadline: float = math.inf,
 ) -> None:
     rows, columns = rectangle.rows[:_IDENTIFIED_SIDE], rectangle.columns[:_IDENTIFIED_SIDE]
     x, y = setting.a[rows], np.ascontiguousarray(setting.b[:, columns])
@@ -235,7 +292,10 @@ def _identify(
         launched = results[c.letter]
         hint = layout_order(launched.order, c)
         codes = launched.codes[: rows.size, : columns.size]
-        evidence.identified[c.letter] = identify(c, x, y, codes, setting.dtypes[1], [hint] if hint else [])
+        hints: list[Order] = [hint] if hint else []
+        if c.letter in setting.precisions:
+            hints.append(ModeOrder(setting.precisions[c.letter], setting.dtypes[0]))
+        evidence.identified[c.letter] = identify(c, x, y, codes, setting.dtypes, hints, deadline)
 
 
 def full(
@@ -265,8 +325,9 @@ def full(
     names = {c.letter: c.name for c in contestants}
     names |= {LIBRARY: f"torch {device.torch.__version__}", CHAIN: "serial fma chain"}
     evidence = RoundingEvidence(LIBRARY, names)
+    _declare(evidence, setting, names)
     show("running the kernels", 0)
-    results = {c.letter: device.run(c, a, b, dtypes, payloads=False) for c in contestants}
+    results = {c.letter: device.run(c, a, b, dtypes) for c in contestants}
     evidence.launched = dict(results)
     library = device.library(a, b, dtypes)
     rng = np.random.default_rng([setting.seed, 2])
@@ -284,6 +345,8 @@ def full(
     errors = collector.stratum(ALL)
     sampled_golden, sampled_magnitude = reference(x, y)
     errors[CHAIN].add(values_of(chain, dtypes[1]), sampled_golden, sampled_magnitude)
+    for key, codes in _by_modes(evidence, setting, x, y).items():
+        errors[key].add(values_of(codes, dtypes[1]), sampled_golden, sampled_magnitude)
     made = {k: v.codes for k, v in results.items()} | {LIBRARY: library}
     wide_a, wide_b = (device.upload(m) for m in (a, b))
     for block in reference_blocks(wide_a, wide_b):
@@ -295,6 +358,7 @@ def full(
         first, second = (np.ascontiguousarray(results[k].codes[block.at]) for k in ("A", "B"))
         _compare_bits(evidence, first, second, dtypes[1])
     evidence.planned = evidence.evaluated
+    evidence.growth = measure_growth(contestants, device, a, b, dtypes, setting.seed, math.inf, show)
     collector.finish()
     evidence.seconds = time.monotonic() - begun
     return evidence

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,27 @@ import tritongemm
 from tritongemm.accuracy import Tolerance
 from tritongemm.auditing import explanation
 from tritongemm.auditing.algebra import AlgebraEvidence, compare
+from tritongemm.auditing.baseline import Figures
 from tritongemm.auditing.contestants import Choices, Contestant, contestant, find, origin, usable_triton
-from tritongemm.auditing.devices import Gpu, codes_of, device_named, values_of
+from tritongemm.auditing.data import operands_of
+from tritongemm.auditing.devices import Cpu, Gpu, codes_of, device_named, values_of
 from tritongemm.auditing.diagnosis import diagnose
 from tritongemm.auditing.document import Document
-from tritongemm.auditing.page import page
+from tritongemm.auditing.measured import torch_tolerance
 from tritongemm.auditing.report import document
 from tritongemm.auditing.rounding import RoundingEvidence, Setting, full, sampled
 from tritongemm.auditing.sampling import DISTRIBUTION_TEXT, DISTRIBUTIONS, draw
+from tritongemm.auditing.saving import save_report
 from tritongemm.auditing.verdict import Verdict, judge
 from tritongemm.errors import KernelFailed, UsageError, nearest, one_line
-from tritongemm.files import replaced
 from tritongemm.matrices import dtype_named, name_of
 
 DEFAULT_SHAPE = (8192, 4096, 6144)  # M, N, K
 DEFAULT_KERNELS = ("strided_lanes", "blocked")
 DEFAULT_MAX_TIME = 120.0
-REPORT_FILES = ("audit.html", "audit.json")
 _ALGEBRA_SHARE = 0.25
+# Seconds that evaluations get in any case: one comparison and one sample are made however short the time.
+_LEAST_TIME = 20.0
 # A GPU evaluates every output of products up to this many; larger ones would not fit beside their float64 reference.
 _LARGEST_DIMENSION = 1 << 20
 _MEMORY_SHARE = 0.6
@@ -114,6 +116,17 @@ class AuditResult:
                 },
                 "seconds": round(r.seconds, 3),
             }
+        figures: Figures = {}
+        for stratum, reports in {} if r is None else r.strata.items():
+            for key in ("A", "B"):
+                report = reports[key]
+                figures |= {
+                    f"{key}, {stratum}: rms error": report.rms_abs,
+                    f"{key}, {stratum}: largest error": report.max_abs,
+                    f"{key}, {stratum}: outside of float64": float(report.outside),
+                    f"{key}, {stratum}: beyond the bound": float(report.bound_exceeded),
+                    f"{key}, {stratum}: NaN or infinity": float(report.wrong_special),
+                }
         return {
             "verdict": {
                 "status": self.status,
@@ -122,6 +135,7 @@ class AuditResult:
                 "failures": self.verdict.failures,
                 "doubts": self.verdict.doubts,
                 "limitations": self.verdict.limitations,
+                "notes": self.verdict.notes,
             },
             **self.facts,
             "algebra": {
@@ -129,6 +143,8 @@ class AuditResult:
                 "version": e.version,
                 "reason": e.reason,
                 "conversions": e.conversions,
+                "absent": dict(e.absent),
+                "checked": dict(e.checked),
                 "trials": trials,
                 "unsanitised": {k: list(v) for k, v in e.unsanitised.items()},
                 "notes": {k: list(v) for k, v in e.notes.items()},
@@ -142,8 +158,18 @@ class AuditResult:
                 "orders": {k: explanation.as_dict(v) for k, v in r.identified.items()},
                 "equal_to_serial_chain": r.chain_equal,
                 "of_outputs": r.chain_outputs,
+                "growth": [{**asdict(g), "slope": g.slope, "reading": g.reading()} for g in r.growth],
             },
+            "figures": figures,
         }
+
+    def beside(self, sentences: list[str]) -> AuditResult:
+        """The same with a comparison with an earlier audit in its report.
+
+        Args:
+            sentences: The comparison.
+        """
+        return replace(self, document=self.document.beside(sentences), facts={**self.facts, "baseline": sentences})
 
     def save(self, folder: str | Path = "reports") -> tuple[Path, Path]:
         """Writes `audit.html` and `audit.json`; an interrupted run leaves the old ones.
@@ -154,10 +180,7 @@ class AuditResult:
         Returns:
             Both paths.
         """
-        folder = Path(folder)
-        html, data = (folder / name for name in REPORT_FILES)
-        made = replaced(data, json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n")
-        return replaced(html, page(self.document)), made
+        return save_report(folder, self.document, self.as_dict())
 
 
 def audit(
@@ -171,12 +194,15 @@ def audit(
     out_dtype: str | None = None,
     distribution: str = "uniform",
     seed: int = 0,
-    atol: float = 1e-4,
-    rtol: float = 1e-4,
+    atol: float | None = None,
+    rtol: float | None = None,
     device: str = "auto",
     max_time: float = DEFAULT_MAX_TIME,
     choices_a: Choices | None = None,
     choices_b: Choices | None = None,
+    data: tuple[Any, Any] | None = None,
+    data_text: str = "",
+    hardware: bool = False,
     show: Show | None = None,
 ) -> AuditResult:
     """Compares two matrix-product kernels: algebra, rounding, order of summation; and judges them.
@@ -193,12 +219,17 @@ def audit(
         out_dtype: Type of the result; the operands' if not given.
         distribution: How operands are drawn: "uniform" (-1 to 1), "positive" (0 to 1), "normal" or "wide".
         seed: Seed of operands and sample.
-        atol: Absolute tolerance of the test whose failures are counted.
+        atol: Absolute tolerance of the test whose failures are counted; if neither is given, both are 1e-4 for fp32
+            results and torch.testing's for narrower ones.
         rtol: Relative tolerance.
         device: "cpu" (evaluated samples), "gpu" (every output, launched) or "auto".
         max_time: Seconds that a CPU audit may take; its sample shrinks to fit.
         choices_a: Constants, grid and configuration of kernel A.
         choices_b: ... of kernel B.
+        data: The operands A and B themselves, matrices of `dtype` numbers (NumPy, torch, or `fpsan_tools.typed`);
+            M, N, K, dtype, distribution and seed of the operands are then theirs.
+        data_text: Where they are from, for the report.
+        hardware: Whether a CPU audit predicts the bits of an H200 instead of rounding every operation correctly.
         show: Called with what is being done and the share of it that is done.
 
     Returns:
@@ -210,12 +241,16 @@ def audit(
     """
     started = time.monotonic()
     show = show or (lambda what, done: None)
+    operands = None
+    if data is not None:
+        *operands, dtype = operands_of(*data)
+        (M, K), N = operands[0].shape, operands[1].shape[1]
     for name, value in (("M", M), ("N", N), ("K", K)):
         if not 1 <= value <= _LARGEST_DIMENSION:
             raise UsageError(f"{name}: {value}, but an audit needs 1 to {_LARGEST_DIMENSION}.")
     if not max_time > 0:
         raise UsageError(f"max_time: {max_time} seconds; give a positive number.")
-    tolerance = Tolerance(atol, rtol)
+    tolerance = _tolerance(atol, rtol, out_dtype or dtype)
     if seed < 0:
         raise UsageError(f"seed: {seed}; give a whole number that is not negative.")
     _check_memory(M, N, K)
@@ -226,14 +261,17 @@ def audit(
     kinds = (name_of(dtype_named(dtype)), name_of(dtype_named(out_dtype or dtype, "out_dtype")))
     version, untested = usable_triton()
     place = device_named(device)
+    if isinstance(place, Cpu):
+        place.floats, place.deadline = "hardware" if hardware else "ieee", started + max(max_time, _LEAST_TIME)
+    precisions = _precisions({"A": choices_a, "B": choices_b}, kinds[0])
     pair = []
     for letter, given, choices in (("A", kernel_a, choices_a), ("B", kernel_b, choices_b)):
         found, name, spec = (*find(given, letter), given) if isinstance(given, str) else (given, *origin(given))
         pair.append(contestant(found, letter, spec, name, choices))
     contestants = (pair[0], pair[1])
     show("drawing the operands", 0)
-    a, b = draw(M, N, K, seed, distribution)
-    if kinds[0] != "fp32":
+    a, b = draw(M, N, K, seed, distribution) if operands is None else operands
+    if kinds[0] != "fp32" and operands is None:
         a, b = (values_of(codes_of(x, kinds[0]), kinds[0]).reshape(x.shape) for x in (a, b))
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             raise UsageError(
@@ -254,22 +292,30 @@ def audit(
     if wrong and not evidence.diagnosis:
         show("finding out what differs", 0)
         evidence.diagnosis = diagnose(evidence, contestants, place, kinds, seed)
-    setting = Setting(a, b, kinds, tolerance, seed)
+    setting = Setting(a, b, kinds, tolerance, seed, precisions)
     rounding, problem = None, ""
     try:
         if isinstance(place, Gpu):
             rounding = full(contestants, place, setting, show)
         else:
+            assert isinstance(place, Cpu)
             rounding = sampled(contestants, place, setting, started, max_time, show, brief=wrong)
     except (fpsan_tools.FpsanError, KernelFailed) as error:
         problem = one_line(error)
     verdict = judge(contestants, evidence, rounding, problem, untested)
-    options = _options(M, N, K, kinds, distribution, seed, atol, rtol, place.kind, max_time, choices_a, choices_b)
+    given = (atol, rtol) if (atol, rtol) != (None, None) else None
+    options = _options(M, N, K, kinds, distribution, seed, given, place.kind, max_time, choices_a, choices_b)
+    options += ["--hardware"] if hardware else []
+    options += ["--data", *data_text.split(" and ")] if data_text else []
     replay = shlex.join(["tritongemm", "audit", contestants[0].spec, contestants[1].spec, *options])
     product = (
         f"C[{M},{N}] = A[{M},{K}] B[{K},{N}], {kinds[0]}"
         + (f" to {kinds[1]}" if kinds[1] != kinds[0] else "")
-        + f", operands from {DISTRIBUTION_TEXT[distribution]}, seed {seed}"
+        + (
+            f", operands {'from ' + data_text if data_text else 'of the caller'}, sample seed {seed}"
+            if data is not None
+            else f", operands from {DISTRIBUTION_TEXT[distribution]}, seed {seed}"
+        )
     )
     where = f"{place.describe()}; Triton {version}, tritongemm {tritongemm.__version__}"
     report = document(contestants, product, where, replay, evidence, rounding, verdict)
@@ -280,10 +326,10 @@ def audit(
             "K": K,
             "dtype": kinds[0],
             "out_dtype": kinds[1],
-            "distribution": distribution,
+            "distribution": distribution if data is None else f"data {data_text}".strip(),
             "seed": seed,
-            "atol": atol,
-            "rtol": rtol,
+            "atol": tolerance.atol,
+            "rtol": tolerance.rtol,
         },
         "device": place.describe(),
         "versions": {"tritongemm": tritongemm.__version__, "triton": version, "numpy": np.__version__},
@@ -308,6 +354,30 @@ def audit(
     return AuditResult(verdict, report, evidence, rounding, contestants, facts)
 
 
+def _tolerance(atol: float | None, rtol: float | None, out: str) -> Tolerance:
+    """The tolerance that was given, or the usual one of the results' type."""
+    kind = name_of(dtype_named(out, "out_dtype"))
+    usual = Tolerance() if kind == "fp32" else torch_tolerance(kind)
+    return Tolerance(usual.atol if atol is None else atol, usual.rtol if rtol is None else rtol)
+
+
+def _precisions(choices: Mapping[str, Choices | None], operands: str) -> dict[str, str]:
+    """The declared precision modes, checked.
+
+    Raises:
+        UsageError: There is no such mode, or it does not take these operands.
+    """
+    found = {}
+    for letter, one in choices.items():
+        if one is not None and one.precision is not None:
+            from tritongemm import modes
+
+            mode = modes.get(one.precision)
+            mode.of((operands, operands))
+            found[letter] = mode.name
+    return found
+
+
 def _check_memory(M: int, N: int, K: int) -> None:
     """Refuses products whose operands (fp32, and B in float64) do not fit."""
     needed = K * (4 * M + 12 * N)
@@ -329,8 +399,7 @@ def _options(
     kinds: tuple[str, str],
     distribution: str,
     seed: int,
-    atol: float,
-    rtol: float,
+    tolerance: tuple[float | None, float | None] | None,
     kind: str,
     max_time: float,
     choices_a: Choices | None,
@@ -344,8 +413,8 @@ def _options(
         options += ["--out-dtype", kinds[1]]
     if distribution != "uniform":
         options += ["--inputs", distribution]
-    if (atol, rtol) != (1e-4, 1e-4):
-        options += ["--atol", atol, "--rtol", rtol]
+    for name, value in zip(("--atol", "--rtol"), tolerance or (), strict=False):
+        options += [name, value] if value is not None else []
     if max_time != DEFAULT_MAX_TIME:
         options += ["--max-time", f"{max_time:g}"]
     for letter, choices in (("a", choices_a), ("b", choices_b)):
@@ -361,6 +430,8 @@ def _options(
             options += [f"--no-fusion-{letter}"]
         if choices.zeroed:
             options += [f"--zeroed-{letter}"]
+        if choices.precision:
+            options += [f"--precision-{letter}", choices.precision]
     return [str(o) for o in options]
 
 

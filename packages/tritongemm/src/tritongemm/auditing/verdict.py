@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tritongemm.accuracy import ErrorReport
-from tritongemm.auditing.algebra import ESSENTIAL, AlgebraEvidence
+from tritongemm.auditing.algebra import ESSENTIAL, NOT_APPLICABLE, AlgebraEvidence
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, RoundingEvidence
 from tritongemm.matrices import DTYPES
@@ -41,6 +41,7 @@ class Verdict:
         failures: Why it is a FAIL.
         doubts: Why it is INCONCLUSIVE.
         limitations: What it does not cover.
+        notes: What was chosen or assumed.
     """
 
     status: str
@@ -48,6 +49,7 @@ class Verdict:
     failures: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     limitations: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -83,12 +85,13 @@ def judge(
         _judge_rounding(v, contestants, rounding, wrong)
         if algebra.status != "different":
             _compare(v, contestants, rounding)
+            _growth(v, contestants, rounding)
             _tolerances(v, rounding)
     for c in contestants:
         if c.limitations:
             v.limitations.append(f"{c.letter} ({c.name}): {'; '.join(c.limitations)}.")
         guessed = [r for r in c.remarks if r.startswith("chosen by the audit")]
-        v.limitations += [f"{c.letter} ({c.name}): constants {r}." for r in guessed]
+        v.notes += [f"{c.letter} ({c.name}): constants {r}." for r in guessed]
     if untested:
         v.limitations.append(f"{untested}.")
     if v.failures:
@@ -113,7 +116,25 @@ def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: Al
         v.failures.append("Different algebra: this is no rounding.")
         v.failures += e.diagnosis
         return
-    both = all(t.away("A") == 0 for t in e.trials)
+    for c in contestants:
+        if c.letter in e.absent:
+            tried = (
+                f" Its numbers agree with float64 in {e.checked[c.letter]} products." if c.letter in e.checked else ""
+            )
+            v.limitations.append(f"{c.letter} ({c.name}): algebra: {_absence(e.absent[c.letter])}.{tried}")
+    if e.status == NOT_APPLICABLE:
+        return
+    both = all(t.away("A") == 0 and t.away("B") == 0 for t in e.trials)
+    if e.absent:
+        c = next(c for c in contestants if c.letter not in e.absent)
+        if both:
+            v.sentences.append(
+                f"Algebra: {c.letter} ({c.name}) has the payloads of the matrix product in {len(e.trials)} products."
+            )
+        else:
+            v.failures.append(f"{c.letter} ({c.name}) does not compute the matrix product.")
+            v.failures += e.diagnosis
+        return
     what = " They are those of the matrix product." if both else ""
     v.sentences.append(
         f"Same algebra: {e.outputs:,} outputs of {len(e.trials)} products have identical payloads, so the kernels add "
@@ -133,6 +154,13 @@ def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: Al
             v.doubts.append(f"{few}: tails and strides were not tried.")
         else:
             v.limitations.append(f"{few}.")
+
+
+def _absence(reason: str) -> str:
+    """Why there are no payloads, as the report says it."""
+    if "Gluon" in reason:
+        return f"GPU only, for {reason}"
+    return f"not applicable, for {reason}"
 
 
 def _judge_rounding(
@@ -173,10 +201,10 @@ def _judge_rounding(
         found = e.identified[c.letter]
         if found.order is None:
             share = f"{found.agreed} of {found.outputs}"
+            bound = e.judged_by.get(c.letter, "any order of additions")
             v.limitations.append(
                 f"{c.letter} ({c.name}): none of {found.tried} summation orders gives its bits (the closest {share}), "
-                "so the bound it is "
-                "held to is that of any order of fp32 additions."
+                f"so the bound it is held to is that of {bound}."
             )
     if e.evaluated < e.planned:
         v.limitations.append(
@@ -201,8 +229,9 @@ def _judge_kernel(
             f"{report.outputs:,} outputs, "
             f"up to {figure(report.bound_used)} times: no fp32 summation of these products gives that."
         )
+    mode = getattr(e.identified[c.letter].order, "mode", None)
     u = DTYPES[report.dtype].unit_roundoff
-    key, rms, largest = _reference_errors(reports, e.gate)
+    key, rms, largest = _reference_errors(reports, e.gate, e.judged_by.get(c.letter))
     for words, mine, its, floor in (
         ("rms", report.rms_abs, rms, u * report.golden_rms),
         ("largest", report.max_abs, largest, u * report.golden_max),
@@ -212,18 +241,30 @@ def _judge_kernel(
                 f"{c.letter} ({c.name}): on {where} its {words} error {figure(mine)} is more than twice that of the "
                 f"reference, {e.names[key]} ({figure(its)}), plus one rounding of the output ({figure(floor)})."
             )
+            if mode is not None and mode != "ieee":
+                hint = (
+                    f"{c.letter} ({c.name}) has the bits of precision {mode} on an H200: if that is what it is meant "
+                    f"to be, say so with --precision-{c.letter.lower()} {mode}."
+                )
+                v.failures += [hint] if hint not in v.failures else []
 
 
-def _reference_errors(reports: Mapping[str, ErrorReport], gate: str) -> tuple[str, float, float]:
-    """Which of the library and the serial chain errs more, and its rms and largest error.
+def _reference_errors(
+    reports: Mapping[str, ErrorReport], gate: str, mode: str | None = None
+) -> tuple[str, float, float]:
+    """Which of the library, the serial chain and a declared precision mode errs most, and its rms and largest error.
 
-    The chain may have been simulated for fewer outputs; its largest error is then reckoned from its rms.
+    The latter two may have been simulated for fewer outputs; their largest error is then reckoned from their rms.
     """
     library = reports[gate]
-    chain = reports.get(CHAIN, library)
-    if not chain.rms_abs > library.rms_abs or library.rms_abs == 0:
-        return gate, library.rms_abs, library.max_abs
-    return CHAIN, chain.rms_abs, max(library.max_abs, chain.max_abs, chain.rms_abs * library.max_abs / library.rms_abs)
+    best = (gate, library.rms_abs, library.max_abs)
+    for key in (CHAIN, mode):
+        other = reports.get(key) if key else None
+        if other is None or not other.rms_abs > best[1] or library.rms_abs == 0:
+            continue
+        likely = other.rms_abs * library.max_abs / library.rms_abs if other.outputs < library.outputs else 0.0
+        best = (str(key), other.rms_abs, max(best[2], other.max_abs, likely))
+    return best
 
 
 def _compare(v: Verdict, contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -> None:
@@ -255,6 +296,17 @@ def _compare(v: Verdict, contestants: tuple[Contestant, Contestant], e: Rounding
                 f"{c.letter} adds as {found.order.describe()}: that order, simulated, gives its bits in all "
                 f"{found.outputs:,} outputs tried."
             )
+
+
+def _growth(v: Verdict, contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -> None:
+    found = {g.letter: g for g in e.growth}
+    said = [f"{c.letter}'s {found[c.letter].reading()}" for c in contestants if c.letter in found]
+    if said:
+        lengths = next(iter(found.values())).lengths
+        v.sentences.append(
+            f"Growth of the error with K, {lengths[0]:,} to {lengths[-1]:,}, of sums of positive products: "
+            f"{'; '.join(said)}."
+        )
 
 
 def _tolerances(v: Verdict, e: RoundingEvidence) -> None:

@@ -1,0 +1,645 @@
+"""`audit_kernel`: any kernel against a reference, over shapes and distributions of its inputs."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fpsan_tools
+import numfmt
+import tritongemm
+from tritongemm.accuracy import Tolerance
+from tritongemm.auditing.cases import Case
+from tritongemm.auditing.clock import Deadline, OutOfTime
+from tritongemm.auditing.distributions import GIVEN, Change, changes_named
+from tritongemm.auditing.document import Document
+from tritongemm.auditing.kernel_algebra import GPU_ONLY, NOT_APPLICABLE, UNKNOWN, KernelAlgebra, compare_payloads
+from tritongemm.auditing.measured import Measured, measure
+from tritongemm.auditing.saving import save_report
+from tritongemm.auditing.trials import (
+    CpuPlace,
+    GpuPlace,
+    Inputs,
+    Place,
+    Refused,
+    Result,
+    Spec,
+    Values,
+    call,
+    float_element,
+    in_float32,
+    in_float64,
+    make_inputs,
+    paired,
+)
+from tritongemm.auditing.verdict import Verdict
+from tritongemm.elements import element_named
+from tritongemm.errors import KernelFailed, Unavailable, UsageError, nearest, one_line
+
+Show = Callable[[str, float], None]
+
+DEFAULT_MAX_TIME = 120.0
+_ALGEBRA_SHARE = 0.3
+_SMALL = 1 << 16
+# Runs on a GPU whose bits have to agree.
+_RERUNS = 3
+# Sizes along which growth is measured, as multiples of the default.
+_GROWTH = (1, 2, 4, 8)
+
+
+@dataclass
+class Side:
+    """A kernel under audit and what was found of it.
+
+    Attributes:
+        letter: "A" for the kernel, "B" for its rival.
+        name: Its name.
+        function: What is called.
+        measured: Its outputs in all trials.
+        refused: Trials it does not take, with the reasons.
+        failed: Why it could not be run at all.
+        out_of_bounds: An access outside of its arrays.
+        launched: Triton kernels that one call launches.
+        kernels: Their names.
+        notes: What was assumed to evaluate it.
+        lines: Source lines that lose accuracy: place, text, share of the squared error, relative error.
+        reruns: Outputs whose bits differ between runs on a GPU, None if it was not run there.
+    """
+
+    letter: str
+    name: str
+    function: Callable[..., Any]
+    measured: list[Measured] = field(default_factory=list)
+    refused: list[tuple[Spec, str]] = field(default_factory=list)
+    failed: str = ""
+    out_of_bounds: str = ""
+    launched: int = 0
+    kernels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    lines: list[tuple[str, str, float, float]] = field(default_factory=list)
+    reruns: int | None = None
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How errors grow along a size.
+
+    Attributes:
+        size: Its name.
+        output: The output.
+        lengths: Values of the size.
+        own: rms error over rms result, of the kernel.
+        library: ... of the reference.
+    """
+
+    size: str
+    output: str
+    lengths: tuple[int, ...]
+    own: tuple[float, ...]
+    library: tuple[float, ...]
+
+    @staticmethod
+    def slope(lengths: Sequence[int], errors: Sequence[float]) -> float:
+        """The exponent of errors growing like a power of the length; NaN where there are no errors."""
+        if min(errors, default=0.0) <= 0 or len(errors) < 2:
+            return math.nan
+        return float(np.polyfit(np.log(lengths), np.log(errors), 1)[0])
+
+
+@dataclass(frozen=True)
+class KernelAudit:
+    """Everything an audit of a kernel found.
+
+    Attributes:
+        verdict: The outcome; `verdict.status` is one of PASS, PASS WITH LIMITATIONS, FAIL, INCONCLUSIVE.
+        document: The report's content.
+        algebra: What payloads showed.
+        sides: The kernel, and its rival.
+        growth: How errors grow along the reduced size.
+        facts: Device, versions, seed, replay command, for JSON.
+    """
+
+    verdict: Verdict
+    document: Document
+    algebra: KernelAlgebra
+    sides: tuple[Side, ...]
+    growth: tuple[Growth, ...]
+    facts: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def status(self) -> str:
+        """The verdict in a word or three."""
+        return self.verdict.status
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with: 0, 1 or 3."""
+        return self.verdict.exit_code
+
+    def __str__(self) -> str:
+        return self.document.text()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON's types."""
+        from tritongemm.auditing.kernel_report import as_dict
+
+        return as_dict(self)
+
+    def beside(self, sentences: list[str]) -> KernelAudit:
+        """The same with a comparison with an earlier audit in its report.
+
+        Args:
+            sentences: The comparison.
+        """
+        return replace(self, document=self.document.beside(sentences), facts={**self.facts, "baseline": sentences})
+
+    def save(self, folder: str | Path = "reports") -> tuple[Path, Path]:
+        """Writes `audit.html` and `audit.json`; an interrupted run leaves the old ones.
+
+        Args:
+            folder: Where to; made if need be.
+
+        Returns:
+            Both paths.
+        """
+        return save_report(folder, self.document, self.as_dict())
+
+
+def audit_kernel(
+    kernel: Callable[..., Any],
+    reference: Callable[..., Any],
+    inputs: Callable[..., Mapping[str, Any]],
+    *,
+    rival: Callable[..., Any] | None = None,
+    name: str | None = None,
+    tiles: Mapping[str, int] | None = None,
+    shapes: Sequence[Mapping[str, int]] = (),
+    production: Mapping[str, int] | None = None,
+    distributions: Sequence[str] | Mapping[str, Change] | None = None,
+    varied: Sequence[str] | None = None,
+    gradients: Sequence[str] = (),
+    reduced: str | None = None,
+    smallest: Mapping[str, int] | None = None,
+    multiples: Mapping[str, int] | None = None,
+    dtype: str | None = None,
+    tolerance: Tolerance | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    max_time: float = DEFAULT_MAX_TIME,
+    show: Show | None = None,
+) -> KernelAudit:
+    """Audits any kernel against a reference: algebra, rounding, special values, over shapes and distributions.
+
+    Args:
+        kernel: Calls the kernel with inputs by name: a launcher, `fpsan_tools.launch(kernel, grid, BLOCK=64)`, or
+            anything else that can be called (a PyTorch function, a CUDA extension: payloads are then not applicable).
+        reference: The same computation by PyTorch or NumPy, for any float type of its inputs. In float64 it is right.
+        inputs: `inputs(rng, rows=48, columns=100)`, a function of a NumPy generator and of sizes, gives a dictionary of
+            arrays (NumPy, torch, or `fpsan_tools.typed`).
+        rival: Another implementation, to be measured and compared as well.
+        name: What to call the kernel.
+        tiles: Tile sizes by the size that they cut.
+        shapes: More sizes to try.
+        production: Sizes for a GPU.
+        distributions: Names of `tritongemm.auditing.distributions.CHANGES`, or functions of a generator and float64
+            values; all if not given.
+        varied: Inputs that distributions change; all floats if not given.
+        gradients: Inputs whose gradients are audited too, with PyTorch's autograd.
+        reduced: The size that sums run over: growth of the errors along it is measured.
+        smallest: The smallest legal sizes, where that is not 1.
+        multiples: Sizes that have to be multiples, and of what.
+        dtype: Type that floating-point inputs are converted to ("bf16", ...); as they are drawn if not given.
+        tolerance: The test whose failures are counted; torch.testing's of the output's type if not given.
+        seed: Seed of the inputs.
+        device: "cpu" (evaluated), "gpu" (launched) or "auto".
+        max_time: Seconds that it may take.
+        show: Called with what is being done and the share of it that is done.
+
+    Returns:
+        The result; `print(result)` shows the report, `result.save()` writes it.
+
+    Raises:
+        UsageError: An argument cannot be used as given.
+        Unavailable: Triton, torch or a GPU is needed and missing.
+    """
+    own_name = str(name or getattr(kernel, "__name__", type(kernel).__name__))
+    more = {} if distributions is None else {"changes": changes_named(distributions)}
+    case = Case(
+        kernel,
+        reference,
+        inputs,
+        own_name,
+        f"{getattr(kernel, '__module__', '?')}:{own_name}",
+        rival=rival,
+        tiles=tiles or {},
+        shapes=tuple(shapes),
+        smallest=smallest or {},
+        multiples=multiples or {},
+        production=production,
+        gradients=tuple(gradients),
+        varied=varied,
+        reduced=reduced,
+        **more,
+    )
+    return audit_case(case, dtype=dtype, tolerance=tolerance, seed=seed, device=device, max_time=max_time, show=show)
+
+
+def audit_case(
+    case: Case,
+    *,
+    dtype: str | None = None,
+    tolerance: Tolerance | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    max_time: float = DEFAULT_MAX_TIME,
+    show: Show | None = None,
+    replay: str = "",
+    data: Inputs | None = None,
+) -> KernelAudit:
+    """Audits a case; see `audit_kernel`.
+
+    Args:
+        case: The kernel, its reference and its inputs.
+        dtype: See `audit_kernel`.
+        tolerance: See `audit_kernel`.
+        seed: See `audit_kernel`.
+        device: See `audit_kernel`.
+        max_time: See `audit_kernel`.
+        show: See `audit_kernel`.
+        replay: The command that repeats the run.
+        data: The user's own inputs, which are measured in place of the drawn ones.
+
+    Returns:
+        The result.
+
+    Raises:
+        UsageError: An argument cannot be used as given.
+        Unavailable: Triton, torch or a GPU is needed and missing.
+    """
+    from tritongemm.auditing.kernel_judgement import judge_kernel
+    from tritongemm.auditing.kernel_report import kernel_document
+
+    if seed < 0:
+        raise UsageError(f"seed: {seed}; give a whole number that is not negative.")
+    if not max_time > 0:
+        raise UsageError(f"max_time: {max_time} seconds; give a positive number.")
+    if dtype is not None:
+        dtype = element_named(dtype).name
+    started = time.monotonic()
+    show = show or (lambda what, done: None)
+    place = place_named(device, case)
+    sides = [Side("A", case.name, case.kernel)]
+    if case.rival is not None:
+        sides.append(Side("B", str(getattr(case.rival, "__name__", "rival")), case.rival))
+    run = _Run(case, place, dtype, tolerance, seed, started, started + max_time, show)
+    if data is None:
+        show("comparing payloads", 0)
+        algebra = compare_payloads(case, place.kind, dtype, seed, _ALGEBRA_SHARE * max_time)
+    else:
+        algebra = KernelAlgebra(UNKNOWN, reason="the user's own inputs are measured; payloads are left out")
+    specs = plan(case, place.kind, seed) if data is None else [Spec("the user's own inputs")]
+    done = run.trials(specs, sides, data)
+    if data is None and place.kind == "gpu":
+        run.reruns(sides)
+    growth = run.growth(sides[0]) if data is None and case.reduced else ()
+    for side in sides:
+        rounds = not any(m.formula is not None and m.formula > 1 for m in side.measured)
+        if rounds and any(not m.accepted for m in side.measured):
+            show("finding the lines that lose accuracy", 0)
+            run.lines(side)
+    if algebra.status == UNKNOWN and not sides[0].launched and not sides[0].failed:
+        algebra.status, algebra.reason = NOT_APPLICABLE, "it launches no Triton kernel"
+    verdict = judge_kernel(case, algebra, sides, growth, len(specs), done)
+    facts = {
+        "kind": "kernel",
+        "case": {"name": case.name, "spec": case.spec, "sizes": case.sizes, "dtype": dtype, "seed": seed},
+        "device": place_text(place),
+        "versions": _versions(),
+        "replay": replay or f"tritongemm.audit_kernel, seed {seed}",
+        "seconds": round(time.monotonic() - started, 3),
+    }
+    document = kernel_document(case, algebra, sides, growth, verdict, facts)
+    return KernelAudit(verdict, document, algebra, tuple(sides), tuple(growth), facts)
+
+
+def _versions() -> dict[str, str]:
+    import importlib.metadata
+
+    found = {"tritongemm": tritongemm.__version__, "numpy": np.__version__}
+    for name in ("triton", "torch"):
+        if name in sys.modules:
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def place_named(device: str, case: Case) -> Place:
+    """Where to audit: "cpu", "gpu", or "auto": the GPU where torch is loaded and finds one.
+
+    Raises:
+        UsageError: Another name.
+        Unavailable: There is no GPU.
+    """
+    from tritongemm.auditing.devices import Gpu, driver_sees_gpu
+
+    if device not in ("cpu", "gpu", "auto"):
+        raise UsageError(f"device: {device!r} is no device. {nearest(device, ['auto', 'cpu', 'gpu'])}")
+    if device == "cpu" or (device == "auto" and not driver_sees_gpu()):
+        return CpuPlace()
+    try:
+        Gpu()  # Says what is missing.
+    except Unavailable:
+        if device == "gpu":
+            raise
+        return CpuPlace()
+    return GpuPlace()
+
+
+def place_text(place: Place) -> str:
+    """The device and what runs there, for the report."""
+    from tritongemm.auditing.devices import Cpu, Gpu
+
+    return (Gpu() if place.kind == "gpu" else Cpu()).describe()
+
+
+def plan(case: Case, device: str, seed: int) -> list[Spec]:
+    """The trials: as drawn, around every tile size, the smallest, distributions, more shapes, another seed.
+
+    Args:
+        case: The case.
+        device: "cpu" or "gpu".
+        seed: Of the inputs.
+    """
+    sizes = case.sizes
+    specs = [Spec(GIVEN, seed=seed)]
+    for name, tile in case.tiles.items():
+        for n, words in ((tile - 1, "one less than a tile"), (tile + 1, "one more than a tile"), (tile, "whole tiles")):
+            if n >= 1:
+                specs.append(Spec(words, case.legal({name: n}), seed=seed))
+    if not case.tiles:
+        specs += [Spec("one more than usual", case.legal({name: n + 1}), seed=seed) for name, n in sizes.items()]
+    if sizes:
+        specs.append(Spec("the smallest", case.legal(dict.fromkeys(sizes, 1)), seed=seed))
+    specs += [Spec("as drawn, otherwise distributed", {}, change, seed) for change in case.changes]
+    specs += [Spec("a shape of the adapter", dict(shape), seed=seed) for shape in case.shapes]
+    if device == "gpu" and case.production:
+        specs.append(Spec("production", dict(case.production), seed=seed))
+    specs.append(Spec("another seed", seed=seed + 1))
+    unique: dict[tuple[Any, ...], Spec] = {}
+    for spec in specs:
+        key = (tuple(sorted({**sizes, **spec.sizes}.items())), spec.change, spec.seed)
+        unique.setdefault(key, spec)
+    return list(unique.values())
+
+
+@dataclass
+class _Run:
+    """Runs the trials of an audit."""
+
+    case: Case
+    place: Place
+    dtype: str | None
+    tolerance: Tolerance | None
+    seed: int
+    started: float
+    deadline: float
+    show: Show
+
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        return tuple(self.case.gradients)
+
+    def trials(self, specs: Sequence[Spec], sides: list[Side], data: Inputs | None) -> int:
+        """Runs trials until time is over; returns how many."""
+        longest = 0.0
+        for number, spec in enumerate(specs):
+            lap = time.monotonic()
+            if number and lap + longest > self.deadline:
+                return number
+            self.show(f"{spec.why}, trial {number + 1} of {len(specs)}", number / len(specs))
+            inputs = make_inputs(self.case, spec, self.dtype) if data is None else data
+            try:
+                self._trial(spec, sides, inputs)
+            except OutOfTime as error:
+                if number == 0:
+                    sides[0].failed = one_line(error)
+                return number
+            longest = max(longest, time.monotonic() - lap)
+            if all(side.failed for side in sides):
+                break  # Time is not what is lacking.
+        return len(specs)
+
+    def _trial(self, spec: Spec, sides: list[Side], inputs: Inputs) -> None:
+        here = self.place.inputs(inputs)
+        try:
+            golden, moved, library = self._references(here, spec)
+        except Refused as error:
+            for side in sides:
+                side.refused.append((spec, f"the reference: {error}"))
+            if spec.why == GIVEN and spec.seed == self.seed:
+                raise UsageError(f"reference: it fails in float64 on its inputs: {error}") from error
+            return
+        for side in sides:
+            if side.failed:
+                continue
+            result = self._run_side(side, spec, here)
+            if result is None:
+                continue
+            try:
+                pairs = paired(result.outputs, golden)
+            except KernelFailed as error:
+                side.failed = one_line(error)
+                continue
+            exact = self._exact(side, inputs, spec)
+            small = sum(v.values.size for v in result.outputs.values()) <= _SMALL
+            for mine, (its, own, right) in pairs.items():
+                side.measured.append(
+                    measure(
+                        spec,
+                        mine,
+                        own,
+                        library.get(its),
+                        right.values,
+                        moved[its].values if its in moved else None,
+                        self.tolerance,
+                        exact[mine].values if exact is not None and mine in exact else None,
+                        keep=small,
+                        several=side.launched > 1,
+                    )
+                )
+
+    def _references(self, inputs: Inputs, spec: Spec) -> tuple[dict[str, Values], dict[str, Values], dict[str, Values]]:
+        """Float64, float64 with moved inputs, and the library in the inputs' own types."""
+        reference, gradients = self.case.reference, self.gradients
+        golden = call(reference, in_float64(inputs), gradients, spec.seed)
+        rng = np.random.default_rng([spec.seed, 5])
+        u = numfmt.FP32.unit_roundoff
+        moved = call(reference, in_float64(inputs, rng, u), gradients, spec.seed)
+        library: dict[str, Values] = {}
+        narrow = any((kind := float_element(x)) is not None and kind.format.bits <= 16 for x in inputs.values())
+        try:
+            library = call(reference, inputs, gradients, spec.seed)
+            usable = all(v.dtype != "fp64" for v in library.values()) or not narrow
+        except (Refused, UsageError):
+            usable = False
+        if not usable and narrow:
+            try:
+                library = call(reference, in_float32(inputs), gradients, spec.seed)
+            except (Refused, UsageError):
+                library = {}
+        return golden, moved, library
+
+    def _run_side(self, side: Side, spec: Spec, inputs: Inputs) -> Result | None:
+        first = not side.measured and not side.refused
+        try:
+            if isinstance(self.place, CpuPlace):
+                with fpsan_tools.on_cpu("ieee", observer=Deadline(self.deadline)) as session:
+                    outputs = call(side.function, inputs, self.gradients, spec.seed)
+                launches = session.launches
+                side.launched = max(side.launched, len(launches))
+                side.kernels = tuple(dict.fromkeys((*side.kernels, *(x.kernel for x in launches))))
+                side.notes = tuple(dict.fromkeys((*side.notes, *(n for x in launches for n in x.notes))))
+                return Result(outputs, tuple(launches), len(launches))
+            result = self.place.run(side.function, inputs, self.gradients, spec.seed)
+            if first:
+                side.launched = self.place.launches(side.function, inputs)
+            return result
+        except OutOfTime:
+            raise
+        except fpsan_tools.OutOfBounds as error:
+            side.out_of_bounds = side.out_of_bounds or f"{_sizes_text(self.case, spec)}: {one_line(error)}"
+        except fpsan_tools.FpsanError as error:
+            said = "it is written in Gluon, which no CPU evaluates (--device gpu)" if "Gluon" in str(error) else ""
+            self._refusal(side, spec, said or one_line(error), first)
+        except Refused as error:
+            self._refusal(side, spec, str(error), first)
+        return None
+
+    def _refusal(self, side: Side, spec: Spec, said: str, first: bool) -> None:
+        if first:
+            side.failed = said
+        else:
+            side.refused.append((spec, said))
+
+    def _exact(self, side: Side, inputs: Inputs, spec: Spec) -> dict[str, Values] | None:
+        """The kernel's results without rounding, if its kernels can be evaluated."""
+        if not side.launched or (self.place.kind == "gpu" and spec.why == "production"):
+            return None
+        try:
+            with fpsan_tools.on_cpu("real", observer=Deadline(self.deadline)) as session:
+                made = call(side.function, CpuPlace().inputs(inputs), self.gradients, spec.seed)
+        except (fpsan_tools.FpsanError, Refused, UsageError):
+            return None
+        return made if session.launches else None
+
+    def reruns(self, sides: list[Side]) -> None:
+        """Whether a GPU gives the same bits every time."""
+        inputs = self.place.inputs(make_inputs(self.case, Spec(GIVEN, seed=self.seed), self.dtype))
+        for side in sides:
+            if side.failed:
+                continue
+            runs = [self.place.run(side.function, inputs, self.gradients, self.seed).outputs for _ in range(_RERUNS)]
+            side.reruns = sum(
+                int((~((x.values == y[name].values) | (np.isnan(x.values) & np.isnan(y[name].values)))).sum())
+                for y in runs[1:]
+                for name, x in runs[0].items()
+            )
+
+    def growth(self, side: Side) -> tuple[Growth, ...]:
+        """Errors along the reduced size, relative to the results."""
+        assert self.case.reduced is not None
+        if side.failed:
+            return ()
+        base = max(2, self.case.sizes[self.case.reduced])
+        found: dict[str, list[tuple[int, float, float]]] = {}
+        for number, factor in enumerate(_GROWTH):
+            self.show("growth of the errors", number / len(_GROWTH))
+            if time.monotonic() > self.deadline:
+                break
+            length = base * factor
+            for seed in (self.seed, self.seed + 1):
+                spec = Spec("growth", {self.case.reduced: length}, seed=seed)
+                probe = Side(side.letter, side.name, side.function, launched=0)
+                try:
+                    self._trial_without_formula(spec, probe)
+                except (OutOfTime, UsageError):
+                    break
+                for m in probe.measured:
+                    if m.rms and m.library:
+                        found.setdefault(m.output, []).append((length, m.own.rms / m.rms, m.library.rms / m.rms))
+        return tuple(_grown(self.case.reduced, name, rows) for name, rows in found.items())
+
+    def _trial_without_formula(self, spec: Spec, probe: Side) -> None:
+        here = self.place.inputs(make_inputs(self.case, spec, self.dtype))
+        golden, moved, library = self._references(here, spec)
+        result = self._run_side(probe, spec, here)
+        if result is None:
+            return
+        for mine, (its, own, right) in paired(result.outputs, golden).items():
+            probe.measured.append(measure(spec, mine, own, library.get(its), right.values, moved[its].values))
+
+    def lines(self, side: Side) -> None:
+        """Source lines that lose accuracy, of the first trial that is refused."""
+        refused = next((m for m in side.measured if not m.accepted), None)
+        if refused is None or math.prod(refused.shape) > _SMALL or not side.launched:
+            return
+        inputs = make_inputs(self.case, refused.spec, self.dtype)
+        recorder = _Recorder()
+        try:
+            with _engaged(recorder):
+                call(side.function, CpuPlace().inputs(inputs))
+        except (fpsan_tools.FpsanError, Refused, UsageError):
+            return
+        for found in recorder.found:
+            for line in found.lines[:3]:
+                if line.share >= 0.05:
+                    side.lines.append((f"{Path(line.file).name}:{line.line}", line.text, line.share, line.error))
+
+
+def _grown(size: str, output: str, rows: list[tuple[int, float, float]]) -> Growth:
+    lengths = sorted({n for n, _, _ in rows})
+
+    def mean(column: int, n: int) -> float:
+        return float(np.sqrt(np.mean([row[column] ** 2 for row in rows if row[0] == n])))
+
+    return Growth(size, output, tuple(lengths), tuple(mean(1, n) for n in lengths), tuple(mean(2, n) for n in lengths))
+
+
+def _sizes_text(case: Case, spec: Spec) -> str:
+    sizes = {**case.sizes, **spec.sizes}
+    return ", ".join(f"{k} = {v}" for k, v in sizes.items()) or "its only size"
+
+
+class _Recorder:
+    """Ranks the source lines of every launch by their rounding errors, then evaluates the launch."""
+
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+
+    def launch(
+        self,
+        kernel: Any,
+        grid: Any,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        warmup: bool,
+        original: Callable[..., Any],
+    ) -> Any:
+        """See `fpsan_tools.dispatch.Engine`."""
+        self.found.append(fpsan_tools.errors(kernel, grid, *arguments, **keywords))
+        return fpsan_tools.run(kernel, grid, *arguments, domain="ieee", **keywords)
+
+
+def _engaged(engine: Any) -> Any:
+    from fpsan_tools import dispatch
+
+    return dispatch.engaged(engine)
+
+
+__all__ = ["GPU_ONLY", "Growth", "KernelAudit", "Side", "audit_case", "audit_kernel", "plan"]
