@@ -210,6 +210,8 @@ def adversarial(rng, K, dtype, what):
     elif what == "subnormal":
         a = rng.choice([fmt.min_subnormal, 3 * fmt.min_subnormal, fmt.min_normal], (4, K))
         b = rng.uniform(1, 2, (K, 4)) * rng.choice([1, min(fmt.max / 8, 2.0**20)], (K, 4))
+    elif what == "tiny" and fmt.emin < -100:  # sums below the floor of the alignment, from normal operands
+        a, b = np.ldexp(a, fmt.emin * 53 // 100), np.ldexp(b, fmt.emin * 57 // 100)
     elif what == "exponents":
         reach = min(fmt.emax, 60) // 2
         a = np.ldexp(a, rng.integers(-reach, reach, a.shape)) * rng.choice([-1, 1], a.shape)
@@ -218,7 +220,18 @@ def adversarial(rng, K, dtype, what):
     return tuple(values_of(typed(x, dtype), element) for x in made)
 
 
-WHATS = ["kappa1", "kappa3", "kappa5", "kappa7", "growing", "one large", "all ones below", "subnormal", "exponents"]
+WHATS = [
+    "kappa1",
+    "kappa3",
+    "kappa5",
+    "kappa7",
+    "growing",
+    "one large",
+    "all ones below",
+    "subnormal",
+    "exponents",
+    "tiny",
+]
 
 
 @pairs

@@ -260,6 +260,9 @@ def choose(operands: Operands, config: Config | None = None, invariant: bool = T
     Raises:
         UsageError: The named kernel, or every kernel, does not take the product.
     """
+    if operands.K == 0:  # Nothing is added up: no kernel's order matters.
+        candidate = candidate_named("blocked")
+        return candidate, candidate.configure(operands)
     if config is not None:
         candidate = candidate_named(config.kernel)
         if not candidate.supports(operands, config):
@@ -329,4 +332,11 @@ def _register_tritons() -> None:
         register(candidate)
 
 
+def _register_hoppers() -> None:
+    from tritongemm.kernels.hopper.candidates import register_all
+
+    register_all(register, Candidate)
+
+
 _register_tritons()
+_register_hoppers()

@@ -13,7 +13,7 @@ and cuts the result to r bits; an fp32 operation rounds to nearest. From these f
 
 Three things are no share of sum|p|. Products of subnormal operands: these keep the least exponent of their type in the
 alignment, so the cut of a step can be as large as t·2**emin·max|other operand|; and a part of an operand that
-underflows is lost. Sums below the floor of the alignment (2**-133 on Hopper). And results that are subnormal.
+underflows is lost. Running sums that are subnormal: they keep the exponent -126 in the alignment and in the result.
 
 Overflow is not an error that a bound could hold: bounds are for outputs whose partial sums stay finite.
 """
@@ -197,8 +197,7 @@ def on_matrix_unit(
     parts = 1 if interval is None else -(-K // interval)
     error = rounded(error, parts - 1, _U32)
     total = steps(K)
-    floor = 2.0 ** (facts.least_exponent if facts.least_exponent is not None else operand_format.emin)
-    absolute = total * (cut * floor + 2.0**-126 * last) * error.factor
+    absolute = total * (cut + last) * _FP32_MIN_NORMAL * error.factor
     subnormal = (total * cut * operand_format.min_normal + 4 * K * split.least) * error.factor
     chain = f"steps of {facts.products} products on the tensor core"
     order = (
@@ -218,4 +217,4 @@ def of_chain(K: int, fmt: numfmt.FloatFormat) -> Promise:
     return Promise(error.bound, absolute, error.probable, "one serial chain of fused multiply-adds over k")
 
 
-_U32 = 2.0**-24
+_U32, _FP32_MIN_NORMAL = 2.0**-24, 2.0**-126

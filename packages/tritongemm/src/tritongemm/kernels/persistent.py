@@ -6,9 +6,9 @@ computes a tile, change no bit.
 **Bound.** The mode's.
 
 **What the numbers mean.** TMA computes addresses in hardware and needs no registers for them, and the loads of the next
-tile begin while the last one is being written. Where products are fused multiply-adds instead of tensor-core
-instructions, registers are what is scarce, and holding two tiles at once spills them: `blocked` is taken. Operands that break TMA's rules (`tritongemm.kernels.descriptors`) are
-not taken, and go to `blocked`.
+tile begin while the last one is being written. Operands that break TMA's rules (`tritongemm.kernels.descriptors`) are
+not taken, and go to `blocked`. So do products of fused multiply-adds: there registers are what is scarce, and holding
+parts of two tiles at once spills them.
 """
 
 from __future__ import annotations
