@@ -192,7 +192,25 @@ def sub(
     nan: str | None = None,
     random_bits: int | None = None,
 ) -> Any:
-    """a - b, rounded once to a format; arguments, result and errors as for `add`."""
+    """a - b, rounded once to a format.
+
+    Args:
+        a: Real numbers, as for `add`.
+        b: What is subtracted; the operands broadcast.
+        fmt: Format of the result.
+        rounding: Rounding mode, as for `add`, and likewise the other arguments.
+        seed: For stochastic rounding.
+        overflow: Overflow policy.
+        nan: What NaN becomes in a format without NaN.
+        random_bits: Random bits of stochastic modes.
+
+    Returns:
+        Values of the format, shape and dtype as for `add`.
+
+    Raises:
+        ValueError: As for `add`.
+        TypeError: As for `add`.
+    """
     return _compute({"a": a, "b": b}, _subtract, fmt, rounding, seed, overflow, nan, random_bits)
 
 
@@ -207,7 +225,25 @@ def mul(
     nan: str | None = None,
     random_bits: int | None = None,
 ) -> Any:
-    """a·b, rounded once to a format; arguments, result and errors as for `add`."""
+    """a·b, rounded once to a format.
+
+    Args:
+        a: Real numbers, as for `add`.
+        b: The other factors; the operands broadcast.
+        fmt: Format of the result.
+        rounding: Rounding mode, as for `add`, and likewise the other arguments.
+        seed: For stochastic rounding.
+        overflow: Overflow policy.
+        nan: What NaN becomes in a format without NaN.
+        random_bits: Random bits of stochastic modes.
+
+    Returns:
+        Values of the format, shape and dtype as for `add`.
+
+    Raises:
+        ValueError: As for `add`.
+        TypeError: As for `add`.
+    """
     return _compute({"a": a, "b": b}, rounded_product, fmt, rounding, seed, overflow, nan, random_bits)
 
 
@@ -224,8 +260,24 @@ def div(
 ) -> Any:
     """a/b, rounded once to a format.
 
-    x/0 is an infinity or NaN as in IEEE 754; the overflow policy then treats that infinity like any other. Arguments,
-    result and errors as for `add`.
+    x/0 is an infinity or NaN as in IEEE 754; the overflow policy then treats that infinity like any other.
+
+    Args:
+        a: Numerators, as for `add`.
+        b: Denominators; the operands broadcast.
+        fmt: Format of the result.
+        rounding: Rounding mode, as for `add`, and likewise the other arguments.
+        seed: For stochastic rounding.
+        overflow: Overflow policy.
+        nan: What NaN becomes in a format without NaN.
+        random_bits: Random bits of stochastic modes.
+
+    Returns:
+        Values of the format, shape and dtype as for `add`.
+
+    Raises:
+        ValueError: As for `add`.
+        TypeError: As for `add`.
     """
     return _compute({"a": a, "b": b}, _divide, fmt, rounding, seed, overflow, nan, random_bits)
 
@@ -240,7 +292,24 @@ def sqrt(
     nan: str | None = None,
     random_bits: int | None = None,
 ) -> Any:
-    """The square root of a, rounded once to a format; NaN below zero. Arguments, result and errors as for `add`."""
+    """The square root of a, rounded once to a format; NaN below zero.
+
+    Args:
+        a: Real numbers, as for `add`.
+        fmt: Format of the result.
+        rounding: Rounding mode, as for `add`, and likewise the other arguments.
+        seed: For stochastic rounding.
+        overflow: Overflow policy.
+        nan: What NaN becomes in a format without NaN.
+        random_bits: Random bits of stochastic modes.
+
+    Returns:
+        Values of the format, shape and dtype as for `add`.
+
+    Raises:
+        ValueError: As for `add`.
+        TypeError: As for `add`.
+    """
     return _compute({"a": a}, _sqrt, fmt, rounding, seed, overflow, nan, random_bits)
 
 
@@ -259,8 +328,25 @@ def fma(
     """a·b + c, rounded once to a format (fused multiply-add).
 
     float32 operands with `fmt=FP32` and nearest even take a fast path of a few nanoseconds per element; it gives the
-    bits of a hardware FMA with subnormals (the sign and payload of NaN aside). Arguments, result and errors as for
-    `add`.
+    bits of a hardware FMA with subnormals (the sign and payload of NaN aside).
+
+    Args:
+        a: Factors, as for `add`.
+        b: The other factors.
+        c: What is added to the exact product; the three broadcast.
+        fmt: Format of the result.
+        rounding: Rounding mode, as for `add`, and likewise the other arguments.
+        seed: For stochastic rounding.
+        overflow: Overflow policy.
+        nan: What NaN becomes in a format without NaN.
+        random_bits: Random bits of stochastic modes.
+
+    Returns:
+        Values of the format, shape and dtype as for `add`.
+
+    Raises:
+        ValueError: As for `add`.
+        TypeError: As for `add`.
     """
     if fmt == FP32 and rounding == "nearest_even" and overflow is None:
         x, y, z = as_array(a), as_array(b), as_array(c)

@@ -367,18 +367,30 @@ class BlockArray:
         return self.elements.shape
 
     def dequantise(self) -> Float64Array:
-        """The values: element · scale · tensor scale, exact in float64; NaN throughout a block with a NaN scale."""
+        """The values: element · scale · tensor scale.
+
+        Returns:
+            float64 array of the array's shape, exact; NaN throughout a block with a NaN scale.
+        """
         scales = np.repeat(self.scales, self.fmt.block, axis=self.axis)
         scales = np.take(scales, range(self.shape[self.axis]), axis=self.axis)
         values: Float64Array = self.elements * scales
         return values if self.tensor_scale is None else values * self.tensor_scale
 
     def element_codes(self) -> NDArray[Any]:
-        """Codes of the elements, in the array's shape."""
+        """Codes of the elements.
+
+        Returns:
+            Array of the array's shape, in the smallest unsigned type that holds a code.
+        """
         return np.asarray(self.fmt.element.encode(self.elements))
 
     def scale_codes(self) -> NDArray[Any]:
-        """Codes of the scales, one per block."""
+        """Codes of the scales.
+
+        Returns:
+            Array of the scales' shape, one code per block, in the smallest unsigned type that holds a code.
+        """
         return np.asarray(self.fmt.scale.encode(self.scales))
 
 

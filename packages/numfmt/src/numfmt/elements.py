@@ -33,7 +33,11 @@ class _Elements:
         raise NotImplementedError
 
     def values(self) -> NDArray[np.float64]:
-        """Every value in code order, float64, shape (2**bits,)."""
+        """Every value in code order.
+
+        Returns:
+            float64 array (2**bits,).
+        """
         raise NotImplementedError
 
     def round(
@@ -58,7 +62,11 @@ class _Elements:
         return self.name
 
     def finite_values(self) -> NDArray[np.float64]:
-        """Every different value in ascending order."""
+        """Every different value.
+
+        Returns:
+            float64 array in ascending order.
+        """
         return np.unique(self.values())
 
     @property
@@ -88,7 +96,13 @@ class _Elements:
         return False
 
     def decode(self, codes: Any) -> Any:
-        """Values of codes, float64, same shape.
+        """Values of codes.
+
+        Args:
+            codes: Integers of any shape.
+
+        Returns:
+            float64 in the same shape.
 
         Raises:
             ValueError: For a code out of range.
@@ -102,21 +116,42 @@ class _Elements:
         return self.values()[array.astype(np.intp)][()]
 
     def next_up(self, x: Any) -> Any:
-        """The smallest value larger than x; the largest value above it."""
+        """The smallest value larger than x.
+
+        Args:
+            x: Numbers of any shape.
+
+        Returns:
+            float64 in the shape of x; the largest value where there is no larger one, NaN for NaN.
+        """
         values = self.finite_values()
         numbers = np.asarray(x, np.float64)
         result = values[np.minimum(np.searchsorted(values, numbers, side="right"), values.size - 1)]
         return np.where(np.isnan(numbers), np.nan, result)[()]
 
     def next_down(self, x: Any) -> Any:
-        """The largest value smaller than x; the lowest value below it."""
+        """The largest value smaller than x.
+
+        Args:
+            x: Numbers of any shape.
+
+        Returns:
+            float64 in the shape of x; the lowest value where there is no lower one, NaN for NaN.
+        """
         values = self.finite_values()
         numbers = np.asarray(x, np.float64)
         result = values[np.maximum(np.searchsorted(values, numbers, side="left") - 1, 0)]
         return np.where(np.isnan(numbers), np.nan, result)[()]
 
     def table(self) -> str:
-        """The format's whole value set as text; see `numfmt.tables.value_table`."""
+        """The format's whole value set as text; see `numfmt.tables.value_table`.
+
+        Returns:
+            One line a code, under headings.
+
+        Raises:
+            ValueError: For formats of more than 12 bits.
+        """
         from numfmt import tables
 
         return tables.value_table(self)
@@ -187,7 +222,14 @@ class FixedFormat(_Elements):
         return float(np.ldexp(1.0, -self.fraction_bits))
 
     def ulp(self, x: Any) -> Any:
-        """The distance between values, whatever x is (NaN for NaN)."""
+        """The distance between values, the same everywhere.
+
+        Args:
+            x: Numbers of any shape.
+
+        Returns:
+            float64 in the shape of x; NaN for NaN.
+        """
         return np.where(np.isnan(np.asarray(x, np.float64)), np.nan, self.min_positive)[()]
 
     @cached_property
@@ -197,7 +239,14 @@ class FixedFormat(_Elements):
         return FloatFormat(f"grid of {self.name}", 0, m, 1 + self.fraction_bits - m, "finite")
 
     def values(self) -> NDArray[np.float64]:
-        """Every value in code order, float64, shape (2**bits,)."""
+        """Every value in code order.
+
+        Returns:
+            float64 array (2**bits,).
+
+        Raises:
+            ValueError: For more than 24 bits.
+        """
         if self.width > 24:
             raise ValueError(f"{self.name} has 2**{self.width} values, too many for one array")
         codes = np.arange(1 << self.width, dtype=np.int64)
@@ -216,10 +265,25 @@ class FixedFormat(_Elements):
         random_bits: int = 32,
         random: Any = None,
     ) -> Any:
-        """Round numbers to the format; see `numfmt.FloatFormat.round`.
+        """Round numbers to the format, as `numfmt.FloatFormat.round` does.
 
-        Infinities and numbers beyond the range become the nearest end (policy "saturate" is the only one); NaN is
-        refused unless ``nan`` names a replacement. There is no -0. The result is float64.
+        Infinities and numbers beyond the range become the nearest end. There is no -0.
+
+        Args:
+            x: Numbers of any shape; not modified.
+            rounding: A name or alias of `numfmt.ROUNDINGS`.
+            rng: For stochastic modes: a seed, a generator, or None for fresh entropy.
+            overflow: Overflow policy; only "saturate" and its aliases.
+            nan: ``"zero"`` or ``"largest"``: what NaN becomes; None makes it an error.
+            random_bits: Random bits of stochastic modes.
+            random: The random integers themselves, in the shape of x.
+
+        Returns:
+            Values of the format, float64, in the shape of x.
+
+        Raises:
+            ValueError: For NaN without a replacement, other policies, and unknown names.
+            TypeError: For arrays that hold no real numbers.
         """
         self._saturates(overflow)
         if nan is None and np.asarray(x).dtype.kind == "f" and np.isnan(x).any():
@@ -228,7 +292,16 @@ class FixedFormat(_Elements):
         return (np.clip(np.asarray(rounded, np.float64), self.min, self.max) + 0.0)[()]
 
     def encode(self, x: Any, rounding: str | RoundingMode = "nearest_even", **options: Any) -> Any:
-        """Round and return two's complement codes in the smallest unsigned type; options as in `round`."""
+        """Round numbers and return their codes, in two's complement.
+
+        Args:
+            x: Numbers, as for `round`.
+            rounding: Rounding mode.
+            **options: Further arguments of `round`.
+
+        Returns:
+            Codes in the smallest unsigned type that holds them, in the shape of x.
+        """
         integers = np.ldexp(np.asarray(self.round(x, rounding, **options)), self.fraction_bits).astype(np.int64)
         return (integers & ((1 << self.width) - 1)).astype(code_type(self.width))[()]
 
@@ -262,11 +335,22 @@ class TableFormat(_Elements):
         return len(self.entries).bit_length() - 1
 
     def values(self) -> NDArray[np.float64]:
-        """Every value in code order, float64, shape (2**bits,)."""
+        """Every value in code order.
+
+        Returns:
+            float64 array (2**bits,).
+        """
         return np.array(self.entries)
 
     def ulp(self, x: Any) -> Any:
-        """The distance between the two values around x; beyond the ends that of the last two; NaN for NaN."""
+        """The distance between the two values around x.
+
+        Args:
+            x: Numbers of any shape.
+
+        Returns:
+            float64 in the shape of x; beyond the ends the distance of the last two values, NaN for NaN.
+        """
         values = self.values()
         numbers = np.asarray(x, np.float64)
         i = np.clip(np.searchsorted(values, numbers, side="right"), 1, values.size - 1)
@@ -285,8 +369,23 @@ class TableFormat(_Elements):
     ) -> Any:
         """Round numbers to the nearest entry, or as the mode says; see `numfmt.FloatFormat.round`.
 
-        Ties go to the even code. Numbers beyond the ends become the end (policy "saturate" is the only one); NaN is
-        refused unless ``nan`` names a replacement. Input wider than float64 must be exact in it. The result is float64.
+        Ties go to the even code. Numbers beyond the ends become the end. Input wider than float64 must be exact in it.
+
+        Args:
+            x: Numbers of any shape; not modified.
+            rounding: A name or alias of `numfmt.ROUNDINGS`.
+            rng: For stochastic modes: a seed, a generator, or None for fresh entropy.
+            overflow: Overflow policy; only "saturate" and its aliases.
+            nan: ``"zero"`` or ``"largest"``: what NaN becomes; None makes it an error.
+            random_bits: Random bits of stochastic modes.
+            random: The random integers themselves, in the shape of x.
+
+        Returns:
+            Values of the format, float64, in the shape of x.
+
+        Raises:
+            ValueError: For NaN without a replacement, other policies, and unknown names.
+            TypeError: For arrays that hold no real numbers.
         """
         return self.values()[self._codes(x, rounding, rng, overflow, nan, random_bits, random)][()]
 
@@ -301,7 +400,24 @@ class TableFormat(_Elements):
         random_bits: int = 32,
         random: Any = None,
     ) -> Any:
-        """Codes of the rounded numbers, in the smallest unsigned type; arguments as in `round`."""
+        """Round numbers and return their codes.
+
+        Args:
+            x: Numbers of any shape; not modified.
+            rounding: A name or alias of `numfmt.ROUNDINGS`.
+            rng: For stochastic modes: a seed, a generator, or None for fresh entropy.
+            overflow: Overflow policy; only "saturate" and its aliases.
+            nan: ``"zero"`` or ``"largest"``: what NaN becomes; None makes it an error.
+            random_bits: Random bits of stochastic modes.
+            random: The random integers themselves, in the shape of x.
+
+        Returns:
+            Codes in the smallest unsigned type that holds them, in the shape of x.
+
+        Raises:
+            ValueError: For NaN without a replacement, other policies, and unknown names.
+            TypeError: For arrays that hold no real numbers.
+        """
         codes = self._codes(x, rounding, rng, overflow, nan, random_bits, random)
         return codes.astype(code_type(self.bits))[()]
 

@@ -239,7 +239,11 @@ class ExactAccumulator:
         return _pieces_of_long_rows(np.array(block)) if regular else np.array(block)
 
     def total(self) -> Float64Array:
-        """The T sums of all terms so far, correctly rounded; may be called at any time."""
+        """The sums of all terms so far; may be called at any time.
+
+        Returns:
+            float64 array (T,), correctly rounded.
+        """
         if not self._pieces:
             return np.zeros(self._count)
         return sum_rows(np.stack(self._pieces, axis=1)).value

@@ -110,11 +110,19 @@ class Explanation:
         return "\n".join(lines)
 
     def result_row(self) -> tuple[str, str, str]:
-        """Value, code and bits of the result."""
+        """The result as texts.
+
+        Returns:
+            Value, code in hexadecimal, and bits.
+        """
         return _row(self.fmt, self.result)[:3]
 
     def other_modes(self) -> str:
-        """What the other deterministic modes give, one line a mode."""
+        """What every deterministic mode gives.
+
+        Returns:
+            One line a mode, under headings: mode, value and code.
+        """
         rows = [("mode", "value", "code")]
         for mode in ROUNDINGS.values():
             if not mode.stochastic:

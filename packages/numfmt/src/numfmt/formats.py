@@ -374,7 +374,13 @@ class FloatFormat:
         """Round numbers to this format and return their codes.
 
         Args:
-            x: As in `round`, and likewise the other arguments.
+            x: Numbers, as in `round`, and likewise the other arguments.
+            rounding: Rounding mode.
+            rng: For stochastic modes.
+            overflow: Overflow policy.
+            nan: What NaN becomes in a format without NaN.
+            random_bits: Random bits of stochastic modes.
+            random: The random integers themselves.
 
         Returns:
             Codes in the smallest unsigned type that holds them (uint8 for up to 8 bits, ...), in the shape of x. NaN is
@@ -427,7 +433,10 @@ class FloatFormat:
         return np.unique(values[np.isfinite(values)])
 
     def table(self) -> str:
-        """The format's whole value set as text, one line a code: code, bit fields, value and kind.
+        """The format's whole value set as text.
+
+        Returns:
+            One line a code, under headings: code, bit fields, value and kind.
 
         Raises:
             ValueError: For formats of more than 12 bits.
@@ -466,7 +475,14 @@ class FloatFormat:
         return neighbours.next_up(self, x)
 
     def next_down(self, x: Any) -> Any:
-        """The largest value of this format that is smaller than x; the mirror image of `next_up`."""
+        """The largest value of this format that is smaller than x; the mirror image of `next_up`.
+
+        Args:
+            x: Numbers as in `round`; they need not be values of the format.
+
+        Returns:
+            Values in the shape of x, as for `next_up`.
+        """
         from numfmt import neighbours
 
         return neighbours.next_down(self, x)
@@ -497,6 +513,9 @@ class FloatFormat:
 
         Args:
             dtype: For example ``np.float16``, ``ml_dtypes.float8_e4m3fn``, ``torch.bfloat16`` or ``"float8_e5m2"``.
+
+        Returns:
+            The constant of this package.
 
         Raises:
             ValueError: For types that are no floating-point format known here.

@@ -98,6 +98,9 @@ class Data:
             seed: Seed.
             terms: Terms of each sum.
             rows: Number of sums.
+
+        Yields:
+            float64 arrays (k, rows), together (terms, rows).
         """
         sources = [np.random.default_rng([seed, factor]) for factor in range(2 if self.products else 1)]
         step = max(1, _PIECE // max(rows, 1))
@@ -159,7 +162,11 @@ class Study:
             _plan(cell)  # every combination is checked before the first one runs
 
     def cells(self) -> list[dict[str, Any]]:
-        """The definitions of all cells, in the order of the lists, ready for JSON."""
+        """The definitions of all cells.
+
+        Returns:
+            One dictionary per cell, ready for JSON, in the order of the lists: the last list varies fastest.
+        """
         common = {"rows": self.rows, "data": _as_json(self.data), "confidence": self.confidence}
         grid = itertools.product(self.formats, self.methods, self.roundings, self.chunks, self.terms, self.seeds)
         cells = []
@@ -276,7 +283,14 @@ def _format(facts: dict[str, Any]) -> FloatFormat:
 
 
 def cell_id(cell: dict[str, Any]) -> str:
-    """A name that follows from a cell's definition."""
+    """A name that follows from a cell's definition: rows of equal names are of equal cells.
+
+    Args:
+        cell: An entry of `Study.cells`.
+
+    Returns:
+        32 hexadecimal digits, of the SHA-256 of the definition as JSON with sorted keys.
+    """
     text = json.dumps(cell, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

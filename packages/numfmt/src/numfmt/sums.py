@@ -167,7 +167,11 @@ class Accumulator:
                 machine.add_block(block, plan.bits_for(machine, block))
 
     def total(self) -> Float64Array:
-        """The T sums of all terms so far, (T,) float64; may be called at any time."""
+        """The sums of all terms so far; may be called at any time.
+
+        Returns:
+            float64 array (T,), values of the format.
+        """
         return np.concatenate([machine.total() for _, machine in self._machines]) if self._machines else np.zeros(0)
 
 

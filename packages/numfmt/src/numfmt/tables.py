@@ -65,7 +65,14 @@ def code_kind(fmt: ValueSet, value: float) -> str:
 
 
 def value_text(value: float) -> str:
-    """A value in the shortest decimal form that reads back as the same float64, without a trailing ``.0``."""
+    """A value in the shortest decimal form that reads back as the same float64, without a trailing ``.0``.
+
+    Args:
+        value: The value.
+
+    Returns:
+        For example ``448``, ``0.001953125``, ``inf``, ``nan``.
+    """
     text = repr(float(value))
     return text.removesuffix(".0")
 

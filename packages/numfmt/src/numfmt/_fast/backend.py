@@ -47,7 +47,18 @@ def set_backend(name: str) -> None:
 
 @contextlib.contextmanager
 def backend(name: str) -> Iterator[None]:
-    """The same for a ``with`` block; the previous choice is restored, also after an exception."""
+    """`set_backend` for a ``with`` block; the previous choice is restored, also after an exception.
+
+    Args:
+        name: As for `set_backend`.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        ValueError: For an unknown name.
+        ImportError: For ``"numba"`` without numba.
+    """
     token = _chosen.set(_check(name))
     try:
         yield
@@ -56,7 +67,11 @@ def backend(name: str) -> Iterator[None]:
 
 
 def get_backend() -> str:
-    """The name chosen."""
+    """What was chosen by `set_backend` or `backend`.
+
+    Returns:
+        ``"auto"``, ``"numpy"`` or ``"numba"``.
+    """
     return _chosen.get()
 
 

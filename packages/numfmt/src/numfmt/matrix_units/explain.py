@@ -124,6 +124,12 @@ def same_bits(
         accumulator: "fp32" or "fp16".
         has_c: An accumulator c is given.
         shape: (M, N), which matters for `stream_k` only.
+
+    Returns:
+        True if both have the same plan.
+
+    Raises:
+        ValueError: For arguments that do not fit, as `matmul`.
     """
     request = request_for(k, inputs, unit, accumulator, has_c, shape)
     return canonical(one.program(request)) == canonical(other.program(request))

@@ -82,7 +82,11 @@ class PromotionChoice:
         return _mode(self.interval, self.k)
 
     def table(self) -> str:
-        """The rows as text; the chosen intervals are marked."""
+        """The rows as text.
+
+        Returns:
+            A line an interval, under headings; the chosen intervals are marked.
+        """
         lines = [
             f"{self.unit.name}, K = {self.k}, {self.outputs} outputs; target {self.measure} error {self.target:.3g}",
             f"{'interval':>10} {'relative':>11} {'bound':>11} {'/(u sum|p|)':>12} {'bound':>11}",

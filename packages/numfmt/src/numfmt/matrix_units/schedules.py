@@ -57,7 +57,11 @@ class Schedule:
     """Base of all schedules. Subclasses say how to sum a range of k; the rest is shared."""
 
     def call(self) -> str:
-        """The call that makes this schedule, arguments with their default values left out."""
+        """The call that makes this schedule.
+
+        Returns:
+            Python text; arguments with their default values are left out.
+        """
         given = []
         for spec in fields(self):  # type: ignore[arg-type]
             value = getattr(self, spec.name)
@@ -67,20 +71,55 @@ class Schedule:
         return f"{_CALLS[type(self).__name__]}({', '.join(given)})"
 
     def resolve(self, request: Request) -> Resolved:
-        """The unit for a request, with the operands' formats as the unit multiplies them."""
+        """The unit for a request, with the operands' formats as the unit multiplies them.
+
+        Args:
+            request: What is computed: unit, formats, shape.
+
+        Returns:
+            The unit and what the lowering decides.
+        """
         return Resolved(find_unit(request.unit, request.inputs, request.accumulator), request.inputs)
 
     def node(self, start: int, stop: int, init: Node | None, resolved: Resolved) -> Node:
-        """The sum over k in [start, stop) onto `init` (None: from zero)."""
+        """The sum over a range of k.
+
+        Args:
+            start: First k.
+            stop: One beyond the last.
+            init: What the sum goes onto; None: from zero.
+            resolved: What `resolve` decided.
+
+        Returns:
+            The plan of the range.
+
+        Raises:
+            NotImplementedError: In the base class.
+        """
         raise NotImplementedError
 
     def regions(self, shape: tuple[int, int, int], init: Node | None, resolved: Resolved) -> Iterator[Region]:
-        """Rectangles of outputs with their plans; one for all outputs unless a schedule cuts tiles differently."""
+        """Rectangles of outputs with their plans; one for all outputs unless a schedule cuts tiles differently.
+
+        Args:
+            shape: (M, N, K).
+            init: What the sums go onto; None: from zero.
+            resolved: What `resolve` decided.
+
+        Yields:
+            Regions that together are all outputs.
+        """
         m, n, k = shape
         yield Region(slice(0, m), slice(0, n), self.node(0, k, init, resolved))
 
     def program(self, request: Request) -> Program:
         """Everything an engine needs to compute the product.
+
+        Args:
+            request: What is computed: unit, formats, shape.
+
+        Returns:
+            The unit, the plan of every output, and notes for people.
 
         Raises:
             ValueError: For formats the unit does not take, a K its instruction cannot split, or an interval that is no
@@ -524,7 +563,11 @@ def width_order(depth: int, width: int, elements: int) -> tuple[int, ...]:
 
 # ------------------------------------------------------------------------------------------------------ constructors
 def chain() -> ChainAll:
-    """One chain over all of K, c first: what a plain loop over instructions does."""
+    """One chain over all of K, c first: what a plain loop over instructions does.
+
+    Returns:
+        The schedule.
+    """
     return ChainAll()
 
 
@@ -534,6 +577,9 @@ def promote(interval: int, inner: Schedule | None = None) -> Promote:
     Args:
         interval: Products per partial sum, a multiple of the instruction's depth.
         inner: Schedule of one interval; None: a chain.
+
+    Returns:
+        The schedule.
     """
     return Promote(interval, inner or ChainAll())
 
@@ -546,12 +592,35 @@ def split_k(
     reduction: str = "sequential",
     even: bool = False,
 ) -> SplitK:
-    """K in `parts` contiguous ranges, each summed from zero, the results added up; see `SplitK`."""
+    """K in contiguous ranges, each summed from zero, the results added up.
+
+    Args:
+        parts: Ranges.
+        inner: Schedule of one range; None: a chain.
+        granularity: Ranges begin at multiples of this; None: of the instruction's depth.
+        reduction: How the results are added: "sequential" (0 + 1 + 2 + ...), "pairwise" (neighbours, then neighbours of
+            those, ...) or "halves" (the sum of the first half of the ranges, rounded down, plus that of the others).
+        even: Ranges differ by one granule at most, the longer ones last; otherwise all but the last are equally long.
+
+    Returns:
+        The schedule.
+    """
     return SplitK(parts, inner or ChainAll(), granularity, reduction, even)
 
 
 def stream_k(block_m: int, block_n: int, block_k: int, workers: int, inner: Schedule | None = None) -> StreamK:
-    """Work cut evenly among `workers` across tiles, so that a tile's k can be cut anywhere; see `StreamK`."""
+    """Work cut evenly among workers across tiles, so that a tile's k can be cut anywhere.
+
+    Args:
+        block_m: Rows of a tile.
+        block_n: Columns of a tile.
+        block_k: k of one step.
+        workers: Programs that share the steps of all tiles.
+        inner: Schedule of one part; None: a chain.
+
+    Returns:
+        The schedule.
+    """
     return StreamK(block_m, block_n, block_k, workers, inner or ChainAll())
 
 
@@ -565,7 +634,24 @@ def tl_dot(
     block_n: int = 64,
     k_width: int | None = None,
 ) -> TlDot:
-    """A loop of `tl.dot` over BLOCK_K on Hopper, as Triton 3.9 lowers it; see `TlDot`."""
+    """A loop of `tl.dot` over BLOCK_K on Hopper, as Triton 3.9 lowers it.
+
+    Args:
+        block_k: BLOCK_K; K is padded with zeros to a multiple, as masked loads do.
+        form: "acc=" for `acc = tl.dot(a, b, acc)`, "+=" for `acc += tl.dot(a, b)`.
+        input_precision: For fp32 operands: "ieee", "tf32" (Triton's default), "tf32x3", "bf16x3" or "bf16x6".
+        max_num_imprecise_acc: Promotion interval of FP8 products; None: the argument is not given.
+        num_warps: Warps of the kernel.
+        block_m: BLOCK_M.
+        block_n: BLOCK_N.
+        k_width: The kWidth of operands that were widened after the load and reach mma.sync; None: not widened.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        ValueError: For unknown names and sizes that are not positive.
+    """
     return TlDot(block_k, form, input_precision, max_num_imprecise_acc, num_warps, block_m, block_n, k_width)
 
 
@@ -580,6 +666,9 @@ def cublas_like(
             `use_fast_accum=False`.
         granularity: Ranges begin at multiples of this.
         reduction: How the ranges' results are added.
+
+    Returns:
+        The schedule.
     """
     inner: Schedule = ChainAll() if promotion is None else Promote(promotion, ChainAll())
     return inner if splits == 1 else SplitK(splits, inner, granularity, reduction)

@@ -89,7 +89,14 @@ class Tree:
         return deepest
 
     def restricted(self, leaves: Iterable[Leaf]) -> Tree:
-        """The tree over some of the leaves: what is seen if the other terms are zero."""
+        """The tree over some of the leaves: what is seen if the other terms are zero.
+
+        Args:
+            leaves: Those that are kept.
+
+        Returns:
+            A tree; nodes with one branch are left out.
+        """
         kept = frozenset(leaves)
         root = _restricted(self, kept)
         return root if isinstance(root, Tree) else Tree(() if root is None else (root,))
@@ -102,6 +109,9 @@ class Tree:
 
         Args:
             width: Columns.
+
+        Returns:
+            Lines.
         """
         lines: list[str] = []
         stack: list[tuple[Tree | Leaf | str, int]] = [(self, 0)]

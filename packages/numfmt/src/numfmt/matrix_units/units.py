@@ -78,7 +78,12 @@ def format_key(name: str, argument: str = "inputs") -> str:
 
 @dataclass(frozen=True)
 class Scales:
-    """The block scales of an instruction: their format and how many neighbouring k share one."""
+    """The block scales of an instruction.
+
+    Attributes:
+        format: Format of a scale.
+        block: How many neighbouring k share one.
+    """
 
     format: FloatFormat
     block: int
@@ -149,11 +154,22 @@ class MatrixUnit:
         return self.products // self.group
 
     def multiplied_format(self, key: str) -> FloatFormat:
-        """The format whose emin clamps the exponents of operands given as `key`."""
+        """The format whose emin clamps the exponents of operands.
+
+        Args:
+            key: Key of `INPUT_FORMATS` that the operand is given in.
+
+        Returns:
+            The format that is multiplied: the operand's own, or what the unit widens it to.
+        """
         return INPUT_FORMATS[self.multiplied or key]
 
     def describe(self) -> str:
-        """One line for people: the facts in words."""
+        """The facts in words, for people.
+
+        Returns:
+            One line.
+        """
         kinds = "/".join(self.inputs)
         if self.arithmetic == "fma":
             return f"{self.name}: {kinds}, one fused multiply-add per product, to nearest even"
@@ -340,7 +356,11 @@ UNITS: tuple[MatrixUnit, ...] = (
 
 
 def unit_names() -> tuple[str, ...]:
-    """The names `matmul(unit=...)` takes, in the order of the table."""
+    """The names of units.
+
+    Returns:
+        What `matmul(unit=...)` takes, in the order of the table `UNITS`.
+    """
     return tuple(dict.fromkeys(unit.name for unit in UNITS))
 
 
