@@ -205,6 +205,7 @@ class _Worker:
             return
         mask, half, shift = integer((1 << sh) - 1), integer(1 << (sh - 1)), integer(sh)
         keep = integer(((1 << c.width) - 1) ^ ((1 << sh) - 1))
+        u = self._stretched(u) if plan.stretched else u
         if name == "nearest_even":
             np.right_shift(u, shift, out=out)
             np.bitwise_and(out, integer(1), out=out)
@@ -230,6 +231,18 @@ class _Worker:
             np.left_shift(up, shift, out=out, dtype=c.integer, casting="unsafe")
             np.add(out, u, out=out)
         np.bitwise_and(out, keep, out=out)
+
+    def _stretched(self, u: NDArray[Any]) -> NDArray[Any]:
+        """Bits of numbers below the carrier's normal ones as if their highest binade had an exponent field of 0."""
+        c, integer = self.plan.carrier, self.int
+        one = integer(1 << c.mantissa)  # the smallest normal number, or a step of the exponent field
+        small = np.flatnonzero(u & integer(c.sign - 1) < one)
+        if small.size:
+            u = u.copy()
+            sign = u[small] & integer(c.sign)
+            size = u[small] ^ sign
+            u[small] = np.maximum(size + size, one) - one | sign
+        return u
 
     # Ends -------------------------------------------------------------------------------------------------------------
 

@@ -213,6 +213,7 @@ class _Facts:
         signed: It has a sign.
         zero: It has a zero.
         negative_zero: It has a -0.
+        stretched: The bits of small numbers are stretched first.
         ordinary_infinity: Infinities become what finite numbers beyond the range become.
         watched: The largest magnitude is wanted, to see whether there was a NaN.
     """
@@ -226,6 +227,7 @@ class _Facts:
     signed: bool
     zero: bool
     negative_zero: bool
+    stretched: bool
     ordinary_infinity: bool
     watched: bool
 
@@ -243,7 +245,8 @@ def _kernel(facts: _Facts) -> Callable[..., Any]:
     absolute, double = integer(carrier.sign - 1), integer(2 * carrier.power(0))
     highest = integer(carrier.power(carrier.bias - 1))
     nothing, no_word, top = integer(0), np.uint32(0), integer(carrier.width - 1)
-    scaled, stochastic = facts.way == "scaled", bool(facts.variant)
+    scaled, stochastic, stretched = facts.way == "scaled", bool(facts.variant), facts.stretched
+    normal = integer(1 << carrier.mantissa)  # the smallest normal number
     whole: Any = _whole(carrier, facts.mode, facts.variant, mantissa) if scaled else None
     aligned: Any = None if scaled else _aligned(carrier, facts.mode, facts.variant)
 
@@ -265,7 +268,12 @@ def _kernel(facts: _Facts) -> Callable[..., Any]:
                     q = min(q, highest)
                 r = bits(whole(v * number(integer(double - q)), q, a2, word, n) * number(q))
             else:  # a0: shift, a1: mask
-                r = aligned(u, a0, a1, unit, word, n)
+                b = u
+                if stretched:
+                    small = integer(u & absolute)
+                    twice = integer(max(integer(small + small), normal) - normal)
+                    b = integer(integer(u & sign) | twice) if small < normal else u
+                r = aligned(b, a0, a1, unit, word, n)
             size = integer(u & absolute)
             negative = integer(u & sign)
             r = integer(r & absolute)
@@ -341,6 +349,7 @@ def _prepared(plan: Plan) -> tuple[Callable[..., Any], NDArray[Any], Any]:
         signed=plan.signed,
         zero=plan.lowest == 0,
         negative_zero=plan.negative_zero,
+        stretched=plan.stretched,
         ordinary_infinity=[c.bits(v) for v in plan.infinite] == [up, down],
         watched=plan.nan is None,
     )

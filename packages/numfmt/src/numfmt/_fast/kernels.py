@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import triton
 import triton.language as tl
 
@@ -38,18 +39,89 @@ def _philox(counter, k0, k1, ROUNDS: tl.constexpr):  # type: ignore[no-untyped-d
 
 
 @triton.jit
-def _carry(fraction, word, VARIANT: tl.constexpr, N: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Does the discarded fraction, brought to N bits as the variant says, plus the random number reach one?"""
-    scaled = fraction.to(tl.float64) * (2.0**N)
+def _carry(fraction, word, C: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Does the discarded fraction, brought to n bits as the variant says, plus the random number reach one?"""
+    # whole + R >= 2^n where R are the word's top n bits; whole is at most 2^n, which 32 bits do not hold.
+    scaled = fraction * (2.0**C.random_bits)
     whole = tl.floor(scaled)
-    rest = scaled - whole
-    if VARIANT == "b":
-        whole += tl.where(rest >= 0.5, 1.0, 0.0)
-    if VARIANT == "c":
-        half = whole * 0.5
-        odd = half != tl.floor(half)
-        whole += tl.where((rest > 0.5) | ((rest == 0.5) & odd), 1.0, 0.0)
-    return whole + (word >> (32 - N)).to(tl.float64) >= 2.0**N
+    if C.variant == "b":
+        whole += tl.where(scaled - whole >= 0.5, 1.0, 0.0)
+    if C.variant == "c":  # numbers from `magic` on are integers
+        whole = tl.where(scaled < C.magic, (scaled + C.magic) - C.magic, scaled)
+    cut: tl.constexpr = 32 - C.random_bits
+    return (whole >= 2.0**C.random_bits) | (tl.minimum(whole, C.most).to(tl.uint32) > ((word ^ 0xFFFFFFFF) >> cut))
+
+
+@triton.jit
+def _ceil(s):  # type: ignore[no-untyped-def]
+    """Ceiling of numbers from 0 on. The hardware's own, as Triton emits it, takes subnormal numbers for 0."""
+    low = tl.floor(s)
+    return tl.where(s > low, low + 1.0, low)
+
+
+@triton.jit
+def _scaled(x, u, word, C: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Magnitudes rounded as multiples of the quantum, as bits."""
+    exponent = u & C.infinity
+    q = tl.maximum(exponent, C.emin_bits) - C.mantissa_field
+    if not C.subnormals:
+        q = tl.where(exponent < C.emin_bits, C.emin_bits, q)
+    if C.mantissa == 0:  # 2**bias has no inverse in the carrier; no format reaches it
+        q = tl.minimum(q, C.highest)
+    s = tl.abs(x) * (C.double - q).to(x.dtype, bitcast=True)
+    if C.mode == "nearest_even" and C.mantissa > 0:
+        value = (s + C.magic) - C.magic  # s is below it
+    elif C.mode == "toward_zero":
+        value = tl.floor(s)
+    elif C.mode == "up":
+        value = tl.where(u < 0, tl.floor(s), _ceil(s))
+    elif C.mode == "down":
+        value = tl.where(u < 0, _ceil(s), tl.floor(s))
+    elif C.mode == "to_odd" and C.mantissa > 0 and C.grows:
+        half = s * 0.5  # exact: s is at least twice a number of the carrier
+        value = tl.floor(half) + _ceil(half)
+    else:
+        low = tl.floor(s)
+        fraction = s - low
+        if C.mantissa == 0:
+            odd = (low != 0) & ((((q >> C.field) + C.parity) & 1) != 0)
+        else:
+            half = low * 0.5
+            odd = half != tl.floor(half)
+        if C.mode == "nearest_even":
+            away = (fraction > 0.5) | ((fraction == 0.5) & odd)
+        elif C.mode == "nearest_away":
+            away = fraction >= 0.5
+        elif C.mode == "to_odd":
+            away = (fraction > 0) & (odd == 0)
+        else:
+            away = _carry(fraction, word, C)
+        value = tl.where(away, low + 1.0, low)
+    return (value * q.to(x.dtype, bitcast=True)).to(C.integer, bitcast=True) & C.absolute
+
+
+@triton.jit
+def _aligned(x, u, word, C: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Magnitudes rounded by an addition to the bits."""
+    size = u & C.absolute
+    if C.stretched:
+        size = tl.where(size < C.normal, tl.maximum(size + size, C.normal) - C.normal, size)
+    if C.shift == 0:
+        return size
+    if C.mode == "nearest_even":
+        size += ((size >> C.shift) & 1) + (C.half - 1)
+    elif C.mode == "nearest_away":
+        size += C.half
+    elif C.mode == "up":
+        size += tl.where(u < 0, 0, C.mask).to(C.integer)
+    elif C.mode == "down":
+        size += tl.where(u < 0, C.mask, 0).to(C.integer)
+    elif C.mode == "to_odd":
+        size |= (size & C.mask) + C.mask
+    elif C.mode != "toward_zero":
+        fraction = (size & C.mask).to(x.dtype) * C.unit
+        size += tl.where(_carry(fraction, word, C), C.step, 0).to(C.integer)
+    return size & C.keep
 
 
 @triton.jit
@@ -59,45 +131,9 @@ def _round(x, word, C: tl.constexpr):  # type: ignore[no-untyped-def]
     size = u & C.absolute
     negative = u < 0
     if C.way == "scaled":
-        exponent = u & C.infinity
-        q = tl.maximum(exponent, C.emin_bits) - C.mantissa_field
-        if not C.subnormals:
-            q = tl.where(exponent < C.emin_bits, C.emin_bits, q)
-        if C.mantissa == 0:  # 2**bias has no inverse in the carrier; no format reaches it
-            q = tl.minimum(q, C.highest)
-        s = tl.abs(x) * (C.double - q).to(x.dtype, bitcast=True)
-        low = tl.floor(s)
-        fraction = s - low
-        if C.mantissa == 0:
-            odd = (low != 0) & ((((q >> C.field) + C.parity) & 1) != 0)
-        else:
-            half = low * 0.5
-            odd = half != tl.floor(half)
+        r = _scaled(x, u, word, C)
     else:
-        low = (size & C.keep).to(x.dtype, bitcast=True)  # not used
-        rest = size & C.mask
-        fraction = rest.to(x.dtype) * C.unit
-        odd = ((size >> C.shift) & 1) != 0
-        q = u
-    if C.mode == "nearest_even":
-        away = (fraction > 0.5) | ((fraction == 0.5) & odd)
-    elif C.mode == "nearest_away":
-        away = fraction >= 0.5
-    elif C.mode == "toward_zero":
-        away = fraction > 1.0
-    elif C.mode == "up":
-        away = (fraction > 0) & (u >= 0)
-    elif C.mode == "down":
-        away = (fraction > 0) & negative
-    elif C.mode == "to_odd":
-        away = (fraction > 0) & (odd == 0)
-    else:
-        away = _carry(fraction, word, C.variant, C.random_bits)
-    if C.way == "scaled":
-        value = tl.where(away, low + 1.0, low) * q.to(x.dtype, bitcast=True)
-        r = value.to(C.integer, bitcast=True) & C.absolute
-    else:
-        r = (size & C.keep) + tl.where(away, C.step, 0).to(C.integer)
+        r = _aligned(x, u, word, C)
     if not C.zero:
         r = tl.maximum(r, C.lowest)
     if C.signed:
@@ -113,7 +149,8 @@ def _round(x, word, C: tl.constexpr):  # type: ignore[no-untyped-def]
             over = tl.minimum(r, size) > bound
         signed = r
     signed = tl.where(over, tl.where(negative, C.over_down, C.over_up), signed)
-    signed = tl.where(size == C.infinity, tl.where(negative, C.infinite_down, C.infinite_up), signed)
+    if not C.ordinary_infinity:
+        signed = tl.where(size == C.infinity, tl.where(negative, C.infinite_down, C.infinite_up), signed)
     signed = tl.where(size > C.infinity, C.nan, signed)
     return signed.to(C.integer).to(x.dtype, bitcast=True)
 
@@ -192,10 +229,17 @@ class Constants(NamedTuple):
     shift: int
     mask: int
     keep: int
+    half: int
     step: int
+    stretched: bool
+    normal: int
+    grows: bool
+    magic: float
+    most: float
     unit: float
     limit: int
     lowest: int
+    ordinary_infinity: bool
     over_up: int
     over_down: int
     infinite_up: int
@@ -237,10 +281,17 @@ def constants(plan: Plan, random_bits: int) -> Constants:
         shift=plan.shift,
         mask=(1 << plan.shift) - 1,
         keep=(c.sign - 1) ^ ((1 << plan.shift) - 1),
+        half=1 << max(plan.shift - 1, 0),
         step=1 << plan.shift,
+        stretched=plan.stretched,
+        normal=1 << c.mantissa,
+        grows=plan.grows,
+        magic=2.0**c.mantissa,
+        most=float(np.nextafter(c.dtype.type(2.0**32), c.dtype.type(0))),
         unit=2.0**-plan.shift,
         limit=c.bits(plan.limit),
         lowest=c.bits(plan.lowest),
+        ordinary_infinity=(over_up, over_down) == (infinite_up, infinite_down),
         over_up=over_up,
         over_down=over_down,
         infinite_up=infinite_up,

@@ -8,7 +8,8 @@ bits. Subnormals come out right because E is replaced by emin where it is smalle
 
 *aligned*: where the format's subnormals begin where the carrier's do (BF16, TF32 in float32), q may be no normal
 number. But there the codes of the format are the leading bits of the carrier's, for subnormals too, and rounding is an
-integer addition to the bits.
+integer addition to the bits. (E8M0 in float32 is such a format up to its smallest power of two, 2**-127, which float32
+has as a subnormal: there the bits are *stretched* to those of a binade of their own first.)
 
 What happens at the ends of the range is asked of the exact engine once and becomes constants.
 """
@@ -118,6 +119,11 @@ class Plan:
     nan: float | None
 
     @property
+    def stretched(self) -> bool:
+        """The binade of 2**emin has no exponent of its own in the carrier: see `Plan.way` "aligned"."""
+        return self.way == "aligned" and self.emin == -self.carrier.bias
+
+    @property
     def shift(self) -> int:
         """Bits of the carrier's mantissa that the format does not have."""
         return self.carrier.mantissa - self.mantissa
@@ -148,6 +154,8 @@ def _way(fmt: FloatFormat, carrier: Carrier) -> str | None:
     if m > carrier.mantissa or fmt.emax > carrier.bias or fmt.emin < least - 1:
         return None
     if fmt.emin == least and fmt.subnormals:
+        return "aligned"
+    if fmt.emin == least - 1 and m == 0 and not fmt.zero:
         return "aligned"
     # q must be normal, and its smallest value at most 1, so that x / q never underflows.
     smallest = fmt.emin - m if fmt.subnormals else fmt.emin
