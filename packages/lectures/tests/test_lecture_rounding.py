@@ -36,7 +36,7 @@ def rows(table: Table) -> dict[tuple[object, ...], dict[str, object]]:
 
 def test_every_observation_holds_by_default(report: numfmt_lectures.Report) -> None:
     observations = [o for d in report.demonstrations for o in d.observations]
-    assert len(observations) == 16
+    assert len(observations) == 20
     assert [o.key for o in observations if not o.holds] == []
 
 
@@ -308,7 +308,60 @@ def test_figures_have_a_point_for_every_row(report: numfmt_lectures.Report) -> N
     assert figure(report.demonstration("bias")) == [7, 7]
     assert figure(report.demonstration("fp8")) == [2] * 8
     assert figure(report.demonstration("summation")) == [7, 7]
+    assert figure(report.demonstration("lengths")) == [5] * 5
     assert len(set(figure(report.demonstration("stagnation")))) == 1
+
+
+# How errors grow.
+
+
+def test_a_power_is_found() -> None:
+    assert lecture.power((1, 2, 4, 8), [3.0, 6.0, 12.0, 24.0]) == pytest.approx(1)
+    assert lecture.power((1, 4, 16), [5.0, 10.0, 20.0]) == pytest.approx(0.5)
+    assert lecture.power((1, 4, 16), [0.0, 10.0, 20.0]) == pytest.approx(0.5)
+    assert lecture.power((64,), [5.0]) == lecture.power((1, 2), [0.0, 1.0]) == 0
+
+
+def test_errors_over_n_are_those_of_exact_rationals() -> None:
+    settings = lecture.Settings(sums=2, sizes=(100,))
+    found = lecture.measure_growth(settings)
+    values = FP32.round(np.random.default_rng(settings.seed + 2).random((2, 100)))
+    for name, step in (("nearest", np.float32), ("toward_zero", _toward_zero)):
+        squares = Fraction(0)
+        for row in values:
+            total, exact = np.float32(0), sum(map(Fraction, row.tolist()), Fraction(0))
+            for value in row:
+                total = step(float(total) + float(value))  # a float64 sum of two FP32 numbers of like size is exact
+            squares += ((Fraction(float(total)) - exact) / (exact / 2**24)) ** 2
+        assert found[name].rms[0] == pytest.approx(math.sqrt(squares / 2), rel=1e-9)
+    assert 99 <= found["nearest"].bound < 100.01
+
+
+def _toward_zero(x: float) -> np.float32:
+    near = np.float32(x)
+    return np.nextafter(near, np.float32(0)) if abs(float(near)) > abs(x) else near
+
+
+def test_planted_growth_fails_its_observation() -> None:
+    sound = {
+        "toward_zero": lecture.Growth([20, 5000], 1.0, 5500, 32000, None, 0, 0),
+        "stochastic": lecture.Growth([3, 40], 0.5, 100, 32000, 1500, 0, 0),
+        "nearest": lecture.Growth([2, 25], 0.5, 65, 16000, 750, 1, 0),
+        "pairwise": lecture.Growth([0.7, 0.8], 0.0, 2, 14, None, 0, 0),
+        "kahan": lecture.Growth([0.5, 0.4], 0.0, 1, 5, None, 0, 0),
+    }
+
+    def failing(**changes: object) -> list[str]:
+        (name, change), *_ = changes.items()
+        planted = {**sound, name: dataclasses.replace(sound[name], **change)}  # type: ignore[arg-type]
+        return [o.key for o in lecture.observe_growth(planted, (64, 16384), 64) if not o.holds]
+
+    assert failing(toward_zero={"exponent": 0.95}) == []
+    assert failing(toward_zero={"exponent": 0.5}) == ["bias"]
+    assert failing(stochastic={"exponent": 1.0}) == ["root"]
+    assert failing(kahan={"exponent": 0.5}) == ["flat"]
+    assert failing(pairwise={"broken": 1}) == ["bounds"]
+    assert failing(nearest={"probable": None}) == ["bounds"]
 
 
 # Solutions of the exercises.
@@ -346,3 +399,12 @@ def test_solution_300_terms_have_a_bound_in_fp16() -> None:
 def test_solution_round_to_odd_errs_by_up_to_an_ulp() -> None:
     bias = lecture._bias("to_odd", np.random.default_rng(0).uniform(1, 2, 10_000), np.array([1 + 2.0**-8]), 0)
     assert 0.9 < bias.largest <= 1
+
+
+def test_solution_the_probable_bound_is_seldom_exceeded() -> None:
+    found = lecture.measure_growth(lecture.Settings(sizes=(16, 64, 256), sums=1000))
+    assert 0.3 < found["nearest"].exponent < 0.7
+    # Each of 1000 sums may exceed it with a probability of 0.001.
+    assert found["nearest"].beyond + found["stochastic"].beyond <= 10
+    assert found["nearest"].probable is not None
+    assert found["nearest"].largest < found["nearest"].probable

@@ -1,20 +1,21 @@
 """Lecture: rounding and accumulation. What one rounding does, what ten thousand do, and what helps.
 
-Four demonstrations: the bias of each rounding mode; sums that stop growing and stochastic rounding's rescue; FP8 dot
-products in accumulators of several widths; summation algorithms against their error bounds.
+Five demonstrations: the bias of each rounding mode; sums that stop growing and stochastic rounding's rescue; FP8 dot
+products in accumulators of several widths; summation algorithms against their error bounds; and how errors grow with
+the number of terms.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from numfmt import BF16, FP8_E4M3, FP16, FP32, FloatFormat, accumulate, condition_number, exact_sum
+from numfmt import BF16, FP8_E4M3, FP16, FP32, FloatFormat, accumulate, condition_number, error_bound, exact_sum
 from numfmt_lectures.lecture import Lecture
 from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Series, Table, Value
 
@@ -40,6 +41,8 @@ class Settings:
         lengths: of the dot products.
         terms: of the sums that the algorithms are compared on.
         promotion: terms between two promotions to FP32.
+        sums: sums of each size in the last demonstration.
+        sizes: terms of these sums.
     """
 
     seed: int = 0
@@ -51,11 +54,15 @@ class Settings:
     lengths: tuple[int, ...] = (512, 4096, 16384)
     terms: int = 10_000
     promotion: int = 128
+    sums: int = 64
+    sizes: tuple[int, ...] = (64, 256, 1024, 4096, 16384)
 
     @classmethod
     def quick(cls) -> Self:
         """Smaller samples and shorter dot products; the figures that both runs print are the same."""
-        return cls(samples=10_000, additions=5_000, ones=800, runs=32, lengths=(512, 1024), terms=2_000)
+        return cls(
+            samples=10_000, additions=5_000, ones=800, runs=32, lengths=(512, 1024), terms=2_000, sizes=(64, 512, 4096)
+        )
 
 
 # 1. One rounding: the bias of the modes.
@@ -519,6 +526,154 @@ def observe_condition(rows: list[tuple[float, float, float]]) -> list[Observatio
     ]
 
 
-DEMONSTRATIONS: tuple[Callable[[Settings], Demonstration], ...] = (rounding_bias, stagnation, fp8_dots, summation)
+# 5. How errors grow.
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to add FP32 numbers: the arguments of `numfmt.accumulate`."""
+
+    rounding: str = "nearest_even"
+    method: str = "sequential"
+
+
+WAYS = {
+    "toward_zero": Way("toward_zero"),
+    "stochastic": Way("stochastic"),
+    "nearest": Way(),
+    "pairwise": Way(method="pairwise"),
+    "kahan": Way(method="kahan"),
+}
+CONFIDENCE = 0.999
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Errors of one way to add, in units of u times the sum of |x|.
+
+    Attributes:
+        rms: at each size.
+        exponent: p of the power n^p that fits `rms` best.
+        largest: error of any sum of the largest size.
+        bound: sure bound there.
+        probable: bound that holds with the probability `CONFIDENCE` for each sum if errors are independent; None where
+            there is none.
+        beyond: sums of the largest size whose error exceeds `probable`.
+        broken: sums of the largest size whose error exceeds `bound`.
+    """
+
+    rms: Sequence[float]
+    exponent: float
+    largest: float
+    bound: float
+    probable: float | None
+    beyond: int
+    broken: int
+
+
+def lengths(settings: Settings) -> Demonstration:
+    """Errors of sums of positive numbers over the number of terms, and the power of it that they follow."""
+    found = measure_growth(settings)
+    columns = [Column("terms", "d"), *(Column(name, ".3g") for name in found)]
+    rows = [(n, *(g.rms[i] for g in found.values())) for i, n in enumerate(settings.sizes)]
+    bound_columns = [
+        Column("way"),
+        Column("exponent", "+.2f"),
+        Column("largest", ".3g"),
+        Column("probable", ".3g"),
+        Column("bound", ".5g"),
+    ]
+    bounds: list[tuple[Value, ...]] = [
+        (Label(f"way_{name}"), g.exponent, g.largest, g.probable, g.bound) for name, g in found.items()
+    ]
+    series = [Series(Label(f"way_{name}"), list(settings.sizes), g.rms) for name, g in found.items()]
+    figure = Figure("lengths", "points", series, ("log2", "log"))
+    tables = [Table("lengths", columns, rows), Table("powers", bound_columns, bounds)]
+    return Demonstration("lengths", tables, observe_growth(found, settings.sizes, settings.sums), [figure])
+
+
+def measure_growth(settings: Settings) -> dict[str, Growth]:
+    """Sums of uniform FP32 numbers between 0 and 1 in every way, at every size."""
+    rng = np.random.default_rng(settings.seed + 2)
+    rms: dict[str, list[float]] = {name: [] for name in WAYS}
+    found = {}
+    for size in settings.sizes:
+        values = FP32.round(rng.random((settings.sums, size)))
+        exact = np.asarray(exact_sum(values))
+        unit = FP32.unit_roundoff * exact
+        for name, way in WAYS.items():
+            total = accumulate(values, FP32, way.rounding, way.method, seed=settings.seed)
+            error = np.abs(total - exact) / unit
+            rms[name].append(float(np.sqrt((error**2).mean())))
+            if size != settings.sizes[-1]:
+                continue
+            sure = error_bound(values, FP32, way.rounding, way.method) / unit
+            probable = error_bound(values, FP32, way.rounding, way.method, confidence=CONFIDENCE) / unit
+            better = bool((probable < sure).all())
+            found[name] = Growth(
+                rms[name],
+                power(settings.sizes, rms[name]),
+                float(error.max()),
+                float(sure.max()),
+                float(probable.max()) if better else None,
+                int((error > probable).sum()),
+                int((error > sure).sum()),
+            )
+    return found
+
+
+def power(sizes: Sequence[int], values: Sequence[float]) -> float:
+    """p of the power n^p that fits best, by least squares of the logarithms; 0 if fewer than two values are positive."""
+    points = [(math.log(n), math.log(value)) for n, value in zip(sizes, values, strict=True) if value > 0]
+    if len({x for x, _ in points}) < 2:
+        return 0.0
+    x, y = np.array(points).T
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def observe_growth(found: Mapping[str, Growth], sizes: Sequence[int], sums: int) -> list[Observation]:
+    """Whether biased errors grow like n, unbiased ones like its root, short trees and compensation hardly at all."""
+    zero, nearest, chance = (found[name] for name in ("toward_zero", "nearest", "stochastic"))
+    flat = [found[name] for name in ("pairwise", "kahan")]
+    loose = nearest.bound / nearest.largest
+    beyond = sum(g.beyond for g in found.values() if g.probable is not None)
+    tried = sums * sum(g.probable is not None for g in found.values())
+    return [
+        Observation(
+            "bias",
+            zero.exponent > 0.9,
+            {"exponent": zero.exponent, "error": zero.rms[-1], "size": sizes[-1]},
+        ),
+        Observation(
+            "root",
+            all(0.3 < g.exponent < 0.7 for g in (nearest, chance)),
+            {"nearest": nearest.exponent, "stochastic": chance.exponent, "ratio": chance.rms[-1] / nearest.rms[-1]},
+        ),
+        Observation(
+            "flat",
+            all(g.exponent < 0.2 for g in flat),
+            {"pairwise": flat[0].exponent, "kahan": flat[1].exponent, "error": max(g.rms[-1] for g in flat)},
+        ),
+        Observation(
+            "bounds",
+            not any(g.broken for g in found.values()) and nearest.probable is not None,
+            {
+                "loose": loose,
+                "tighter": nearest.bound / (nearest.probable or nearest.bound),
+                "beyond": beyond,
+                "tried": tried,
+                "confidence": CONFIDENCE,
+            },
+        ),
+    ]
+
+
+DEMONSTRATIONS: tuple[Callable[[Settings], Demonstration], ...] = (
+    rounding_bias,
+    stagnation,
+    fp8_dots,
+    summation,
+    lengths,
+)
 
 LECTURE = Lecture("rounding-and-accumulation", Settings, DEMONSTRATIONS)
