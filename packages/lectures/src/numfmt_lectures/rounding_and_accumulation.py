@@ -623,7 +623,7 @@ def measure_growth(settings: Settings) -> dict[str, Growth]:
 
 
 def power(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """p of the power n^p that fits best, by least squares of the logarithms; 0 if fewer than two values are positive."""
+    """p of the power n^p that fits best, by least squares of the logarithms; 0 if fewer than two are positive."""
     points = [(math.log(n), math.log(value)) for n, value in zip(sizes, values, strict=True) if value > 0]
     if len({x for x, _ in points}) < 2:
         return 0.0
