@@ -1,9 +1,9 @@
 """Which translations are older than their English text: `python tools/translations.py [--accept [PATH ...]]`.
 
-`tools/translations.json` holds short digests of the English passages that each translation was made from: paragraphs of
-a page, texts of a lecture's catalogue. When a passage changes, its translation is stale until somebody has read both
-and accepted it. Without options the stale ones are listed, and the exit status is 1 if there are any; a new translation
-is listed too, until it is accepted for the first time.
+`tools/translations.json` holds short digests of the passages of each translation and of the English text it was made
+from: paragraphs of a page, texts of a lecture's catalogue. A translation is stale where an English passage has changed
+since and its own has not, until somebody has read both and accepted it. Without options the stale ones are listed, and
+the exit status is 1 if there are any; a new translation is listed too, until it is accepted for the first time.
 """
 
 from __future__ import annotations
@@ -63,30 +63,31 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
-def stale(path: Path, known: str) -> list[str]:
-    """Names of an English file's passages that are not those of the digests, and what was taken out.
+def stale(english: Path, translation: Path, known: list[str]) -> list[str]:
+    """Passages whose English text has changed and whose translation has not.
 
     Args:
-        path: the English file.
-        known: digests of the passages that its translation was made from, in order.
+        english: the English file.
+        translation: its translation; passages correspond by their names in catalogues, by their place in pages.
+        known: digests of the English passages and of the translation's at the time of the last acceptance.
 
     Returns:
-        Nothing if the translation is of this text.
+        Their names, in the order of the file.
     """
-    now = passages(path)
-    names, before, after = list(now), known.split(), [digest(text) for text in now.values()]
-    found: list[str] = []
-    for kind, _, _, first, last in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if kind == "delete":
-            found.append(f"something was taken out before {names[first] if first < len(names) else 'the end'}")
-        elif kind != "equal":
-            found += names[first:last]
+    sources, others = passages(english), passages(translation)
+    read, written = (set(text.split()) for text in known)
+    by_place = list(others.values())
+    found = []
+    for place, (name, text) in enumerate(sources.items()):
+        other = others.get(name) if english.suffix == ".toml" else by_place[place] if place < len(by_place) else None
+        if digest(text) not in read and (other is None or digest(other) in written):
+            found.append(name)
     return found
 
 
-def lock() -> dict[str, str]:
-    """The digests that were accepted: translation to English passages."""
-    accepted: dict[str, str] = json.loads(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
+def lock() -> dict[str, list[str]]:
+    """The digests that were accepted: translation to those of the English passages and of its own."""
+    accepted: dict[str, list[str]] = json.loads(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
     return accepted
 
 
@@ -98,7 +99,7 @@ def report() -> list[str]:
         if not english.exists():
             lines.append(f"{name}: there is no {english.relative_to(ROOT).as_posix()} that it could translate")
             continue
-        changed = stale(english, accepted[name]) if name in accepted else []
+        changed = stale(english, translation, accepted[name]) if name in accepted else []
         if changed:
             few = "; ".join(changed[:4]) + (f"; and {len(changed) - 4} more" if len(changed) > 4 else "")
             lines.append(
@@ -128,7 +129,8 @@ def accept(names: list[str]) -> None:
             f"translations: {unknown[0]} is no translation" + (f"; did you mean {close[0]}?" if close else "")
         )
     for name in names or known:
-        accepted[name] = " ".join(digest(text) for text in passages(known[name]).values())
+        files = (known[name], ROOT / name)
+        accepted[name] = [" ".join(digest(text) for text in passages(path).values()) for path in files]
     kept = {name: accepted[name] for name in sorted(accepted) if name in known}
     temporary = LOCK.with_suffix(".tmp")
     temporary.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
