@@ -159,18 +159,48 @@ def takes_blocked(operands: Operands, config: Config | None) -> bool:
     return fits and config.block_m >= dot.least_block_m and config.warps % 4 == 0
 
 
+# Tiles for large products, by what multiplies them: rows, columns, depth, warps, stages; measured on an H200.
+_LARGE = {
+    "fma": (64, 128, 16, 4, 4),
+    "fp64": (64, 64, 16, 4, 3),
+    "tf32": (128, 128, 32, 8, 3),
+    "split": (128, 64, 32, 4, 3),
+    "16 bits": (128, 128, 64, 8, 3),
+    "8 bits": (128, 128, 128, 8, 3),
+}
+# ... and for others.
+_SMALL = {
+    "fma": (64, 64, 16, 4, 3),
+    "fp64": (32, 32, 16, 4, 3),
+    "tf32": (64, 64, 32, 4, 3),
+    "split": (64, 64, 32, 4, 3),
+    "16 bits": (64, 64, 64, 4, 3),
+    "8 bits": (64, 64, 128, 4, 3),
+}
+# Outputs that make enough large tiles for a large GPU.
+_LARGE_OUTPUTS = 64 * 128 * 128
+
+
+def _kind(operands: Operands) -> str:
+    """What multiplies a product's operands: a key of the tables of tiles."""
+    name, dot = operands.types[0], operands.dot
+    if name == "fp32":
+        return "fma" if operands.accumulates_by_fma else "tf32" if dot.input_precision == "tf32" else "split"
+    return {"fp64": "fp64", "fp16": "16 bits", "bf16": "16 bits"}.get(name, "8 bits")
+
+
 def blocked_config(operands: Operands) -> Config:
-    """A configuration that takes the product."""
+    """A configuration that takes the product: large tiles for large products, no larger than the product needs."""
     dot = operands.dot
-    least = 64 if operands.types[0].startswith("fp8") else 16
-    deep = 16 if operands.accumulates_by_fma else 32 if operands.types[0] in ("fp32", "fp64") else 64
-    block_k = dot.block_k or deep
+    large = operands.batch * operands.M * operands.N >= _LARGE_OUTPUTS
+    block_m, block_n, block_k, warps, stages = (_LARGE if large else _SMALL)[_kind(operands)]
     return Config(
         kernel="blocked",
-        block_m=max(least, _block(operands.M, 64)),
-        block_n=_block(operands.N, 64),
-        block_k=block_k,
-        warps=4,
+        block_m=max(dot.least_block_m, _block(operands.M, block_m)),
+        block_n=_block(operands.N, block_n),
+        block_k=dot.block_k or block_k,
+        warps=warps,
+        stages=stages,
     )
 
 

@@ -118,7 +118,7 @@ def takes_persistent(operands: Operands, config: Config | None) -> bool:
     """Whether `persistent` computes a product: single matrices that TMA can read, with some k."""
     if operands.batch != 1 or len(operands.a.shape) != 2 or operands.K == 0 or operands.types[0] == "fp64":
         return False
-    if config is None and operands.accumulates_by_fma:
+    if config is None and (operands.accumulates_by_fma or operands.M * operands.N < _LEAST_OUTPUTS):
         return False
     able = contiguous_axis(operands.a, "a") is not None and contiguous_axis(operands.b, "b") is not None
     return able and takes_blocked(operands, config)
@@ -129,6 +129,8 @@ def persistent_config(operands: Operands) -> Config:
     return blocked_config(operands).changed(kernel="persistent")
 
 
+# Outputs for which it pays to make descriptors: as many tiles of 128 x 128 as a large GPU has multiprocessors.
+_LEAST_OUTPUTS = 132 * 128 * 128
 # An H200 has 132; on the CPU any number gives the same result.
 _PROGRAMS_ON_CPU = 132
 
