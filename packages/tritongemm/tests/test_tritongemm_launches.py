@@ -89,6 +89,27 @@ def test_a_plan_replays_a_launch_with_other_addresses(tensors):
     assert len(kernel.direct) == 1
 
 
+def test_triton_3_9_is_started_without_the_python_around_its_launcher(tensors):
+    kernel, started = Kernel(), []
+    run = kernel.compiled.run
+    run.launch = lambda *given: started.append(given)
+    run.launch_cooperative_grid, run.launch_pdl = False, True
+    run.arg_annotations, run.kernel_signature = "annotations", "signature"
+    recorded(kernel, *tensors).plan(tensors).replay(5, (1, 2, 3))
+    assert kernel.replayed == []
+    assert started == [
+        (4, 2, 1, 5, "function", False, True, "metadata", None, None, None, None, None, "annotations", "signature",
+         (1, 2, 3, 8, 16, 16, "ieee"))
+    ]  # fmt: skip
+
+
+def test_addresses_go_where_they_were(tensors):
+    kernel = Kernel()
+    a, b, out = tensors
+    recorded(kernel, out, a, b).plan([a, b, out]).replay(5, (1, 2, 3))
+    assert kernel.replayed[0][4][:3] == (3, 1, 2)
+
+
 def test_views_of_the_callers_tensors_are_these_tensors(tensors):
     a, b, out = tensors
     assert recorded(Kernel(), a.T, b.view(16, 8), out[None]).plan([a, b, out]) is not None
@@ -145,7 +166,7 @@ def test_a_call_of_the_same_kind_is_replayed_into_new_memory(quick, tensors):
     kernel = Kernel()
     kept(quick, kernel, tensors)
     a, b = torch.zeros(8, 16), torch.zeros(8, 16)
-    result = quick.quick((a, b, None, None), None, ("ieee",))
+    result = quick.quick(a, b, None, None, None, ("ieee",))
     assert result.shape == (8, 16)
     ((_, stream, _, _, arguments),) = kernel.replayed
     assert stream == 77
@@ -166,7 +187,7 @@ def test_a_call_of_another_kind_is_not(quick, tensors):
         ((a, b.numpy(), None, None), None, ("ieee",)),
         ((a, b, None, None), None, (["ieee"],)),
     ):
-        assert quick.quick(operands, given, settings) is None
+        assert quick.quick(*operands, given, settings) is None
     assert kernel.replayed == []
 
 
@@ -174,7 +195,7 @@ def test_an_address_that_is_no_multiple_of_16_is_not(quick, tensors):
     kernel = Kernel()
     kept(quick, kernel, tensors)
     odd = torch.zeros(129)[1:].view(8, 16)
-    assert quick.quick((odd, tensors[1], None, None), None, ("ieee",)) is None
+    assert quick.quick(odd, tensors[1], None, None, None, ("ieee",)) is None
     assert kernel.replayed == []
 
 
@@ -182,11 +203,11 @@ def test_a_result_on_an_operand_is_not(quick, tensors):
     kernel = Kernel()
     a, b, out = tensors
     kept(quick, kernel, tensors, out=out)
-    assert quick.quick((a, b, None, None), out, ("ieee",)) is out
+    assert quick.quick(a, b, None, None, out, ("ieee",)) is out
     assert len(kernel.replayed) == 1
-    assert quick.quick((a, b, None, None), a, ("ieee",)) is None
+    assert quick.quick(a, b, None, None, a, ("ieee",)) is None
     whole = torch.zeros(9, 16)
-    assert quick.quick((whole[:8], b, None, None), whole[1:], ("ieee",)) is None
+    assert quick.quick(whole[:8], b, None, None, whole[1:], ("ieee",)) is None
     assert len(kernel.replayed) == 1
 
 
@@ -199,7 +220,7 @@ def test_what_torch_wants_to_see_is_not(quick, tensors):
     a, b, _ = tensors
 
     def missed(x=a, y=b):
-        assert quick.quick((x, y, None, None), None, ("ieee",)) is None
+        assert quick.quick(x, y, None, None, None, ("ieee",)) is None
         assert kernel.replayed == []
 
     class Mode(TorchDispatchMode):
@@ -215,7 +236,7 @@ def test_what_torch_wants_to_see_is_not(quick, tensors):
         missed()
     torch.vmap(lambda x: (missed(), x)[1])(torch.zeros(2))
     with torch.no_grad():
-        assert quick.quick((a.clone().requires_grad_(), b, None, None), None, ("ieee",)) is not None
+        assert quick.quick(a.clone().requires_grad_(), b, None, None, None, ("ieee",)) is not None
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -224,7 +245,7 @@ def test_forward_mode_is_not(quick, tensors):
 
     kept(quick, Kernel(), tensors)
     with forward_ad.dual_level():
-        assert quick.quick((tensors[0], tensors[1], None, None), None, ("ieee",)) is None
+        assert quick.quick(tensors[0], tensors[1], None, None, None, ("ieee",)) is None
 
 
 def test_a_profiler_and_a_sanitiser_see_every_launch(quick, tensors, monkeypatch):
@@ -237,20 +258,20 @@ def test_a_profiler_and_a_sanitiser_see_every_launch(quick, tensors, monkeypatch
 
     triton.knobs.runtime.launch_enter_hook.add(hook)
     try:
-        assert quick.quick((a, b, None, None), None, ("ieee",)) is None
+        assert quick.quick(a, b, None, None, None, ("ieee",)) is None
         assert recorded(Kernel(), *tensors).plan(tensors) is None
     finally:
         triton.knobs.runtime.launch_enter_hook.remove(hook)
     with monkeypatch.context() as patch:
         patch.setattr(triton.knobs.compilation, "instrumentation_mode", "fpsan")
-        assert quick.quick((a, b, None, None), None, ("ieee",)) is None
-    assert quick.quick((a, b, None, None), None, ("ieee",)) is not None
+        assert quick.quick(a, b, None, None, None, ("ieee",)) is None
+    assert quick.quick(a, b, None, None, None, ("ieee",)) is not None
 
 
 def test_another_gpu_than_the_current_one_is_not(quick, tensors, monkeypatch):
     kept(quick, Kernel(), tensors)
     monkeypatch.setattr(eager._looked_up(), "current_device", lambda: 1)
-    assert quick.quick((tensors[0], tensors[1], None, None), None, ("ieee",)) is None
+    assert quick.quick(tensors[0], tensors[1], None, None, None, ("ieee",)) is None
 
 
 def test_the_table_does_not_grow_for_ever(quick, tensors, monkeypatch):
@@ -258,13 +279,13 @@ def test_the_table_does_not_grow_for_ever(quick, tensors, monkeypatch):
     for i in range(10):
         kept(quick, Kernel(), tensors, settings=(i,))
     assert len(quick._plans) <= 3
-    assert quick.quick((tensors[0], tensors[1], None, None), None, (9,)) is not None
+    assert quick.quick(tensors[0], tensors[1], None, None, None, (9,)) is not None
 
 
 def test_public_calls_look_into_the_table_with_all_their_settings(quick, monkeypatch):
     seen = []
 
-    def look(tensors, out, settings):
+    def look(a, b, c, bias, out, settings):
         seen.append(settings)
 
     monkeypatch.setattr(eager, "quick", look)

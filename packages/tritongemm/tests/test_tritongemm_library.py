@@ -449,6 +449,20 @@ def test_out_may_lie_on_an_operand(operand):
     assert same_bits(got, want)
 
 
+@pytest.mark.parametrize("operand", ["a", "b", "c", "bias", "out"])
+def test_tensors_that_torch_negates_when_they_are_read(operand):
+    given = {"a": A, "b": B, "c": random(3, 5, seed=1), "bias": random(5), "out": torch.empty(3, 5)}
+    negated = torch.complex(given[operand], -given[operand]).conj().imag
+    assert negated.is_neg()
+
+    def product(a, b, c, bias, out):
+        return tritongemm.mm(a, b, c=c, beta=0.5, bias=bias, out=out)
+
+    want = product(**given).clone()
+    got = product(**{**given, operand: negated})
+    assert same_bits(got.resolve_neg(), want)
+
+
 def test_arguments_of_torch_and_numpy_are_not_mixed():
     with pytest.raises(UsageError, match="two libraries"):
         tritongemm.mm(A, B.numpy())

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tritongemm import eager, launches
+from tritongemm import eager, launches, tuning
 from tritongemm.configurations import Config
 from tritongemm.elements import ELEMENTS, FP8, Element, element_of, empty_like, write_values
 from tritongemm.errors import UsageError
@@ -83,7 +83,7 @@ def mm(
     settings = (2, precision, alpha, beta, activation, out_dtype, invariant, config)
     if eager.compiling():
         return _traced(a, b, c, bias, out, settings)
-    result = eager.quick((a, b, c, bias), out, settings)
+    result = eager.quick(a, b, c, bias, out, settings)
     if result is not None:
         return result
     check_kinds("mm", {"a": a, "b": b, "c": c, "bias": bias, "out": out})
@@ -136,7 +136,7 @@ def bmm(
     settings = (3, precision, alpha, beta, activation, out_dtype, invariant, config)
     if eager.compiling():
         return _traced(a, b, c, bias, out, settings)
-    result = eager.quick((a, b, c, bias), out, settings)
+    result = eager.quick(a, b, c, bias, out, settings)
     if result is not None:
         return result
     check_kinds("bmm", {"a": a, "b": b, "c": c, "bias": bias, "out": out})
@@ -326,7 +326,7 @@ def scaled_mm(
     element = result_element(a, out, out_dtype)
     out = _ready(out, (a.shape[0], b.shape[1]), element, "scaled_mm", given, torch_kind)
     dtype = _library_dtype(element, torch_kind)
-    if torch_kind and (a.is_meta or eager.observed((a, b, scale_a, scale_b, bias))):
+    if torch_kind and (a.is_meta or eager.observed((a, b, scale_a, scale_b, bias, out))):
         from tritongemm import library
 
         result = library.scaled_product(a, b, scale_a, scale_b, bias, activation, precision, dtype, invariant, config)
@@ -415,7 +415,7 @@ def _product(name: str, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: t
     tensors = (a, b, c, bias)
     out = _ready(out, shape, element, name, {"a": a, "b": b, "c": c, "bias": bias}, torch_kind)
     dtype = _library_dtype(element, torch_kind)
-    if torch_kind and (a.is_meta or eager.observed(tensors)):
+    if torch_kind and (a.is_meta or eager.observed((*tensors, out))):
         from tritongemm import library
 
         result = library.product(a, b, c, bias, alpha, beta, activation, precision, dtype, invariant, config)
@@ -427,7 +427,8 @@ def _product(name: str, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: t
         return execution.product(*arguments)
     with launches.record() as recorded:
         result = execution.product(*arguments)
-    if given_c is c and (given_out is None or given_out is result):
+    # Memory made while a graph is captured belongs to the graph: such a call is recorded another time.
+    if given_c is c and (given_out is None or given_out is result) and not tuning.capturing():
         plan = recorded.plan([*(x for x in tensors if x is not None), result])
         eager.keep(tensors, result, given_out, settings, plan)
     return result

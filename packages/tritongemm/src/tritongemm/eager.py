@@ -26,7 +26,7 @@ class _Torch:
 
     Tensor: Any
     Parameter: Any
-    empty: Any
+    empty_like: Any
     is_grad_enabled: Any
     modes: Any
     functorch: Any
@@ -35,8 +35,17 @@ class _Torch:
     current_stream: Any
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """A plan and what its call needs beside it."""
+
+    plan: Plan
+    template: Any  # a view of one element with the result's shape and type: new results are made like it
+    extents: tuple[int, ...]  # bytes that the operands and the result reach upwards
+
+
 _torch: _Torch | None = None
-_plans: dict[tuple[Any, ...], tuple[Plan, tuple[int, ...], Any, tuple[int, ...]]] = {}
+_plans: dict[tuple[Any, ...], _Kept] = {}
 
 
 def clear() -> None:
@@ -54,7 +63,7 @@ def _looked_up() -> _Torch:
         _torch = _Torch(
             torch.Tensor,
             torch.nn.Parameter,
-            torch.empty,
+            torch.empty_like,
             torch.is_grad_enabled,
             C._len_torch_dispatch_stack,
             C._functorch.peek_interpreter_stack,
@@ -83,13 +92,14 @@ def observed(tensors: Sequence[Any]) -> bool:
     known = _looked_up()
     if known.modes() or known.functorch() is not None or known.forward_ad._current_level >= 0:
         return True
-    grad = known.is_grad_enabled()
     for x in tensors:
         if x is None:
             continue
-        if (type(x) is not known.Tensor and type(x) is not known.Parameter) or (grad and x.requires_grad):
+        kind = type(x)
+        # A negated tensor is a note to the reader: its memory holds the other numbers. Complex ones come nowhere here.
+        if (kind is not known.Tensor and kind is not known.Parameter) or x.is_neg():
             return True
-        if x.is_conj() or x.is_neg():  # bits that say "negate me when read"
+        if x.requires_grad and known.is_grad_enabled():
             return True
     return False
 
@@ -98,11 +108,21 @@ def _signature(x: Any) -> Any:
     return None if x is None else (x.shape, x.stride(), x.dtype, x.get_device())
 
 
-def quick(tensors: tuple[Any, ...], out: Any, settings: tuple[Any, ...]) -> Any:
+def _key(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> tuple[Any, ...]:
+    key = (a.shape, a.stride(), a.dtype, a.get_device(), b.shape, b.stride(), b.dtype, b.get_device(), settings)
+    if c is None and bias is None and out is None:
+        return key
+    return (*key, _signature(c), _signature(bias), _signature(out))
+
+
+def quick(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:
     """Does a call again that was done before.
 
     Args:
-        tensors: The operands: torch tensors or None.
+        a: First factor.
+        b: Second factor.
+        c: What is added, or None.
+        bias: What is added to every row, or None.
         out: The tensor to write to, or None.
         settings: Everything else that the call depends on, hashable.
 
@@ -112,24 +132,31 @@ def quick(tensors: tuple[Any, ...], out: Any, settings: tuple[Any, ...]) -> Any:
     if not _plans or _torch is None:
         return None
     try:
-        found = _plans.get((*map(_signature, tensors), _signature(out), settings))
+        kept = _plans.get(_key(a, b, c, bias, out, settings))
     except (TypeError, AttributeError):  # not tensors, or a setting that cannot be hashed: the long way says what
         return None
-    if found is None or observed(tensors) or (out is not None and observed((out,))):
+    if kept is None or observed((a, b, c, bias, out)):
         return None
-    plan, shape, dtype, extents = found
+    plan = kept.plan
     device = plan.device
     if not plan.replayable() or _torch.current_device() != device:
         return None
-    addresses = [x.data_ptr() for x in tensors if x is not None]
+    if c is None and bias is None:
+        addresses = [a.data_ptr(), b.data_ptr()]
+    else:
+        addresses = [x.data_ptr() for x in (a, b, c, bias) if x is not None]
     if out is None:
-        out = _torch.empty(shape, dtype=dtype, device=tensors[0].device)
-    start = out.data_ptr()
+        out = _torch.empty_like(kept.template)
+        start = out.data_ptr()
+    else:
+        start = out.data_ptr()
+        end = start + kept.extents[-1]
+        for address, extent in zip(addresses, kept.extents, strict=False):
+            if address < end and start < address + extent:  # the result lies on an operand
+                return None
     together = start
-    for address, extent in zip(addresses, extents, strict=False):
+    for address in addresses:
         together |= address
-        if address < start + extents[-1] and start < address + extent:  # the result lies on an operand
-            return None
     # Kernels were compiled for addresses that are multiples of 16.
     if together & 15:
         return None
@@ -138,11 +165,13 @@ def quick(tensors: tuple[Any, ...], out: Any, settings: tuple[Any, ...]) -> Any:
     return out
 
 
-def keep(tensors: tuple[Any, ...], out: Any, given_out: Any, settings: tuple[Any, ...], plan: Plan | None) -> None:
+def keep(
+    tensors: tuple[Any, Any, Any, Any], out: Any, given_out: Any, settings: tuple[Any, ...], plan: Plan | None
+) -> None:
     """Keeps the plan of a call.
 
     Args:
-        tensors: The operands: torch tensors or None.
+        tensors: a, b, c and bias; the last two may be None.
         out: The result.
         given_out: The tensor to write to that the caller gave, or None.
         settings: Everything else that the call depends on.
@@ -151,12 +180,14 @@ def keep(tensors: tuple[Any, ...], out: Any, given_out: Any, settings: tuple[Any
     present = [x for x in tensors if x is not None]
     if plan is None or any(x.data_ptr() % 16 for x in (*present, out)):
         return
+    if given_out is None and not out.is_contiguous():
+        return
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     _looked_up()
+    template = out.new_empty(1).expand(out.shape)
     extents = tuple(extent(x)[1] for x in (*present, out))
-    key = (*map(_signature, tensors), _signature(given_out), settings)
-    _plans[key] = (plan, tuple(out.shape), out.dtype, extents)
+    _plans[_key(*tensors, given_out, settings)] = _Kept(plan, template, extents)
 
 
 def extent(x: Any) -> tuple[int, int]:

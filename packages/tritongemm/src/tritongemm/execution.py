@@ -54,7 +54,7 @@ def product(
     with _on_device_of(a):
         config = _configured(a, b, target, epilogue, precision, out_dtype, invariant, config)
         result = dispatched(
-            plain(a), plain(b),
+            a, b,
             mode=precision, out=target, out_dtype=out_dtype, epilogue=epilogue, config=config, invariant=invariant,
         )  # fmt: skip
     return _delivered(result, out)
@@ -110,11 +110,6 @@ def _configured(
     element = None if out_dtype is None else element_named(str(out_dtype))
     operands = Operands.of(a, b, modes.get(precision), out=out, out_dtype=element, epilogue=epilogue)
     return tuning.chosen(operands, invariant, search_if_new=config is not None)
-
-
-def plain(x: Any) -> Any:
-    """A tensor whose memory holds what it says: torch keeps conjugation and negation as a note to the reader."""
-    return x.resolve_conj().resolve_neg() if is_torch(x) and (x.is_conj() or x.is_neg()) else x
 
 
 def _on_device_of(x: Any) -> Any:

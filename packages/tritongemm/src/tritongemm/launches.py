@@ -27,15 +27,21 @@ _recording = threading.local()
 
 @dataclass(frozen=True)
 class _Step:
-    """One launch: the compiled kernel, its grid, and its arguments with the places where addresses go."""
+    """One launch: what starts it, and its arguments with the places where addresses go.
 
-    run: Callable[..., None]
-    head: tuple[int, int, int]
-    function: Any
-    metadata: Any
+    Attributes:
+        start: Launches the compiled kernel on a stream with arguments.
+        arguments: The arguments; None where an address goes.
+        addresses: (position among the arguments, position among the tensors) of each address.
+        leading: Whether the first arguments are the addresses of all tensors in their order, as they mostly are.
+        rest: The arguments after these.
+    """
+
+    start: Callable[[int, tuple[Any, ...]], None]
     arguments: tuple[Any, ...]
-    addresses: tuple[tuple[int, int], ...]  # (position among the arguments, position among the tensors)
-    kept: Any  # the compiled kernel, which must outlive its function
+    addresses: tuple[tuple[int, int], ...]
+    leading: bool
+    rest: tuple[Any, ...]
 
 
 @dataclass
@@ -61,10 +67,14 @@ class Plan:
     def replay(self, stream: int, addresses: Sequence[int]) -> None:
         """Launches the kernels on the tensors at these addresses, in the order of `record`'s tensors."""
         for step in self.steps:
-            arguments = list(step.arguments)
-            for at, tensor in step.addresses:
-                arguments[at] = addresses[tensor]
-            step.run(*step.head, stream, step.function, step.metadata, None, None, None, *arguments)
+            if step.leading:
+                arguments = (*addresses, *step.rest)
+            else:
+                filled = list(step.arguments)
+                for at, tensor in step.addresses:
+                    filled[at] = addresses[tensor]
+                arguments = tuple(filled)
+            step.start(stream, arguments)
 
 
 @dataclass
@@ -101,16 +111,15 @@ class Record:
         places = {x.data_ptr(): i for i, x in enumerate(tensors)}
         if len(places) != len(tensors) or 0 in places:
             return None
-        plan = Plan(tensors[0].get_device(), triton.knobs, tuple(_step(launch, places) for launch in self.launches))
-        return None if any(step is None for step in plan.steps) or not plan.replayable() else plan
+        steps = [_step(launch, places) for launch in self.launches]
+        plan = Plan(tensors[0].get_device(), triton.knobs, tuple(step for step in steps if step is not None))
+        return plan if len(plan.steps) == len(steps) and plan.replayable() else None
 
 
-def _step(launch: tuple[Any, tuple[int, ...], tuple[Any, ...]], places: dict[int, int]) -> Any:
+def _step(launch: tuple[Any, tuple[int, ...], tuple[Any, ...]], places: dict[int, int]) -> _Step | None:
     compiled, grid, arguments = launch
-    run = getattr(compiled, "run", None)
-    # Scratch memory is allocated per launch and descriptors are encoded per launch: Triton's own launcher does both.
-    sizes = (getattr(run, name, None) for name in ("global_scratch_size", "profile_scratch_size"))
-    if run is None or any(size != 0 for size in sizes):
+    start = _starter(compiled, grid)
+    if start is None:
         return None
     addresses = []
     for at, argument in enumerate(arguments):
@@ -120,9 +129,40 @@ def _step(launch: tuple[Any, tuple[int, ...], tuple[Any, ...]], places: dict[int
             addresses.append((at, places[argument.data_ptr()]))
         elif not isinstance(argument, int | float | str | None) and not hasattr(argument, "primitive_bitwidth"):
             return None
-    x, y, z = (*grid, 1, 1)[:3]
     constants = tuple(None if is_torch(argument) else argument for argument in arguments)
-    return _Step(run, (x, y, z), compiled.function, compiled.packed_metadata, constants, tuple(addresses), compiled)
+    leading = addresses == [(i, i) for i in range(len(places))]
+    return _Step(start, constants, tuple(addresses), leading, constants[len(places) :])
+
+
+def _starter(compiled: Any, grid: tuple[int, ...]) -> Callable[[int, tuple[Any, ...]], None] | None:
+    """What launches a compiled kernel; None if a launch needs more than its arguments."""
+    run = getattr(compiled, "run", None)
+    # Scratch memory is allocated per launch: Triton's own launcher does that.
+    sizes = (getattr(run, name, None) for name in ("global_scratch_size", "profile_scratch_size"))
+    if run is None or any(size != 0 for size in sizes) or getattr(run, "gsan_enabled", False):
+        return None
+    x, y, z = (*grid, 1, 1)[:3]
+    function, metadata = compiled.function, compiled.packed_metadata
+    if all(hasattr(run, name) for name in _LAUNCHER):
+        # The launcher in C, without the Python around it that allocates scratch memory.
+        launch, cooperative, dependent, annotations, signature = (getattr(run, name) for name in _LAUNCHER)
+
+        def start(stream: int, arguments: tuple[Any, ...], kept: Any = compiled) -> None:
+            launch(
+                x, y, z, stream, function, cooperative, dependent, metadata, None, None, None, None, None,
+                annotations, signature, arguments,
+            )  # fmt: skip
+
+    else:
+
+        def start(stream: int, arguments: tuple[Any, ...], kept: Any = compiled) -> None:
+            run(x, y, z, stream, function, metadata, None, None, None, *arguments)
+
+    return start
+
+
+# What Triton 3.9's launcher is made of.
+_LAUNCHER = ("launch", "launch_cooperative_grid", "launch_pdl", "arg_annotations", "kernel_signature")
 
 
 @contextlib.contextmanager
