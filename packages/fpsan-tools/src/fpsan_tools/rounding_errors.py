@@ -221,7 +221,11 @@ class RoundingErrors:
     notes: list[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
+        """The same as plain values.
+
+        Returns:
+            Names and values, ready for JSON.
+        """
         return {
             "kernel": self.kernel,
             "error": self.error,

@@ -130,7 +130,15 @@ class FpSanTorch(TorchDispatchMode):
             TorchDispatchMode.__exit__(self, None, None, None)
 
     def refusal(self, name: str, reason: str) -> UnsupportedOperation:
-        """The error for an operation without a rule, with the line of the caller's code that it comes from."""
+        """The error for an operation without a rule, with the line of the caller's code that it comes from.
+
+        Args:
+            name: the operation's name in ATen.
+            reason: why it is refused, and what to do instead.
+
+        Returns:
+            The exception, to be raised by the caller.
+        """
         frame = sys._getframe()
         while frame.f_back is not None and (
             frame.f_code.co_filename == __file__ or "torch" in frame.f_globals.get("__name__", "").split(".")
@@ -144,7 +152,15 @@ class FpSanTorch(TorchDispatchMode):
     # Tensors and payloads
 
     def payload(self, x: Any, dtype: Any) -> Payload:
-        """Payloads of a tensor or number in a float type; floats of other types are cast, integers converted."""
+        """Payloads of a tensor or number in a float type.
+
+        Args:
+            x: a tensor or a number; floats of other types are cast, integers converted.
+            dtype: the torch type.
+
+        Returns:
+            Payloads of the type's width, in the shape of x.
+        """
         kind = FLOATS[dtype]
         if isinstance(x, torch.Tensor) and x.dtype in FLOATS:
             return self.algebra.cast(self.algebra.embed(bits_of(x), FLOATS[x.dtype]), kind)
@@ -154,7 +170,16 @@ class FpSanTorch(TorchDispatchMode):
         return self.algebra.embed(np.asarray(pattern).astype(kind.unsigned), kind)
 
     def tensor(self, payload: Payload, dtype: Any, like: Tensor) -> Tensor:
-        """The tensor whose carriers are the payloads, cast to `dtype`, on the device of `like`."""
+        """The tensor whose carriers are the payloads.
+
+        Args:
+            payload: payloads of any float type.
+            dtype: the torch type that they are cast to.
+            like: a tensor on the device where the new one shall be.
+
+        Returns:
+            A new tensor in the shape of the payloads.
+        """
         kind = FLOATS[dtype]
         bits = self.algebra.unembed(self.algebra.cast(payload, kind), kind)
         carrier = torch.from_numpy(np.array(bits, order="C").view(kind.signed))

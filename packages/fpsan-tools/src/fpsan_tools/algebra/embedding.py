@@ -122,7 +122,15 @@ def _negated_where(flag: Any, x: Any) -> Any:
 
 
 def widen(x: Payload, bits: int) -> Payload:
-    """Widening float cast: the payload is sign-extended, so the ring's small integers keep their value."""
+    """Widening float cast: the payload is sign-extended, so the ring's small integers keep their value.
+
+    Args:
+        x: payloads.
+        bits: the wider type's width.
+
+    Returns:
+        Payloads of that width.
+    """
     return resize(x, bits)
 
 

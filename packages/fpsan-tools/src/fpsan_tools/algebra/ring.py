@@ -90,22 +90,58 @@ def minimum(x: Payload, y: Payload) -> Payload:
 
 
 def total(x: Payload, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Payload:
-    """tl.sum: the ring's sum, so any order gives the same payload; 16-bit types are not promoted."""
+    """tl.sum: the ring's sum, so any order gives the same payload; 16-bit types are not promoted.
+
+    Args:
+        x: payloads.
+        axis: the axis or axes that vanish; None for all.
+        keepdims: they stay, with length 1.
+
+    Returns:
+        Payloads.
+    """
     return np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype))
 
 
 def cumulative(x: Payload, axis: int = 0, reverse: bool = False) -> Payload:
-    """tl.cumsum: running ring sums along `axis`, from its end if `reverse`."""
+    """tl.cumsum: running ring sums.
+
+    Args:
+        x: payloads.
+        axis: the axis along which they run.
+        reverse: from its end.
+
+    Returns:
+        Payloads of the shape of x.
+    """
     if reverse:
         return np.flip(cumulative(np.flip(x, axis), axis), axis)
     return np.cumsum(x, axis=axis, dtype=x.dtype)
 
 
 def largest(x: Payload, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Payload:
-    """tl.max without indices: the largest payload in signed order."""
+    """tl.max without indices: the largest payload in signed order.
+
+    Args:
+        x: payloads.
+        axis: the axis or axes that vanish; None for all.
+        keepdims: they stay, with length 1.
+
+    Returns:
+        Payloads.
+    """
     return np.asarray(np.max(signed(x), axis=axis, keepdims=keepdims)).view(x.dtype)
 
 
 def smallest(x: Payload, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Payload:
-    """tl.min without indices: the smallest payload in signed order."""
+    """tl.min without indices: the smallest payload in signed order.
+
+    Args:
+        x: payloads.
+        axis: the axis or axes that vanish; None for all.
+        keepdims: they stay, with length 1.
+
+    Returns:
+        Payloads.
+    """
     return np.asarray(np.min(signed(x), axis=axis, keepdims=keepdims)).view(x.dtype)

@@ -49,6 +49,8 @@ class Algebra:
     Payloads are unsigned integer arrays of the float type's width (`embed` makes them, `unembed` reads them back);
     every operation wraps mod 2^w. Functions of one rule: see the modules `ring`, `functions`, `embedding`.
 
+    Arguments `x`, `y` and `z` are arrays of payloads, of one width and broadcast; the result is one, too.
+
     Attributes:
         version: "3.8", "3.9" or "3.9-homomorphic".
         embed_multiplier: the multiplier A of the embedding.
@@ -94,11 +96,27 @@ class Algebra:
     unpack_fp4 = staticmethod(embedding.unpack_fp4)
 
     def embed(self, values: npt.ArrayLike, dtype: str | FloatType) -> Payload:
-        """Float bit patterns (or floats of that type) to payloads; see `embedding.embed`."""
+        """Float bit patterns (or floats of that type) to payloads; see `embedding.embed`.
+
+        Args:
+            values: an array of the type's floats, or of unsigned integers that hold their bits.
+            dtype: the float type.
+
+        Returns:
+            Payloads of the type's width, in the same shape.
+        """
         return embedding.embed(values, dtype, self.embed_multiplier)
 
     def unembed(self, payloads: npt.ArrayLike, dtype: str | FloatType) -> Payload:
-        """Payloads to float bit patterns; see `embedding.unembed`."""
+        """Payloads to float bit patterns; see `embedding.unembed`.
+
+        Args:
+            payloads: an unsigned array of the type's width.
+            dtype: the float type.
+
+        Returns:
+            The bits that a kernel would have stored, unsigned, in the same shape.
+        """
         return embedding.unembed(payloads, dtype, self.embed_multiplier)
 
     def clamp(
@@ -123,7 +141,15 @@ class Algebra:
         return self.embed(carriers.clamp(u, u_low, u_high, kind, propagate_nan), kind)
 
     def absolute(self, x: Payload, dtype: str | FloatType) -> Payload:
-        """|x|, which no version instruments: the carrier's sign bit is cleared."""
+        """|x|, which no version instruments: the carrier's sign bit is cleared.
+
+        Args:
+            x: payloads.
+            dtype: their float type.
+
+        Returns:
+            Payloads.
+        """
         return self.embed(carriers.absolute(self.unembed(x, dtype)), dtype)
 
     def exp(self, x: Payload) -> Payload:
@@ -132,6 +158,13 @@ class Algebra:
 
     def tagged(self, op: str, x: Payload) -> Payload:
         """A unary operation without identities: log, log2, sqrt, rsqrt, erf, floor, ceil, sqrt_rn; `functions.tag`.
+
+        Args:
+            op: the operation's name.
+            x: payloads.
+
+        Returns:
+            Payloads.
 
         Raises:
             UnknownName: for another operation.
@@ -142,6 +175,13 @@ class Algebra:
 
     def unary(self, op: str, x: Payload) -> Payload:
         """Any instrumented unary operation by name: exp, exp2, cos, sin, neg, inv or a tagged one.
+
+        Args:
+            op: the operation's name.
+            x: payloads.
+
+        Returns:
+            Payloads.
 
         Raises:
             UnknownName: for another operation.
@@ -177,6 +217,15 @@ class Algebra:
         self, text: str, operands: Sequence[npt.NDArray[Any]], dtype: str | FloatType, index: int = 0
     ) -> Payload:
         """Result number `index` of pure inline assembly: the tag of its text, xor the index.
+
+        Args:
+            text: the assembly.
+            operands: payloads of float operands, integers as they are.
+            dtype: the result's float type.
+            index: which result.
+
+        Returns:
+            Payloads of the result's type.
 
         Raises:
             FpsanError: where the version leaves assembly as it is (3.8).
@@ -233,6 +282,10 @@ class Algebra:
 
         Returns:
             Payloads of the compute type, shape (..., R, K).
+
+        Raises:
+            UnknownName: for another form.
+            FpsanError: for a scale whose shape does not fit.
         """
         if form not in _SCALED_FORMATS:
             raise UnknownName.of("dot_scaled format", form, _SCALED_FORMATS)
@@ -255,6 +308,13 @@ class Algebra:
         """The payload of e8m0 bytes s, that is 2^(s-127), in the compute type of dot_scaled.
 
         bf16: E(s << 7), with at least the subnormal 2^-127 from 3.9 on; fp16: E_fp32(s << 23) narrowed.
+
+        Args:
+            exponents: the bytes, of any shape.
+            compute: "bf16" or "fp16".
+
+        Returns:
+            Payloads of the compute type, in the same shape.
         """
         if compute == "bf16":
             bits = exponents.astype(np.uint16) << np.uint16(7)
@@ -340,7 +400,11 @@ NEWEST = "3.9"
 
 
 def installed_triton() -> str | None:
-    """The version of the installed Triton, without importing it; None where there is none."""
+    """The version of the installed Triton, without importing it.
+
+    Returns:
+        For example "3.9.0"; None where there is none.
+    """
     try:
         return importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
@@ -351,6 +415,9 @@ def installed_version() -> str | None:
     """The algebra version of the installed Triton and its environment, or None where no Triton is installed.
 
     TRITON_FPSAN_HOMOMORPHIC_CASTS selects "3.9-homomorphic", as it does in the compiler.
+
+    Returns:
+        A key of `VERSIONS`, or None.
 
     Raises:
         UnknownName: if a Triton is installed whose algebra is not known.

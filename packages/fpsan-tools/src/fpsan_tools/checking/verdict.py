@@ -124,6 +124,7 @@ class Verdict:
         divergence: first diverging intermediates, None if not looked for or not found.
         notes: remarks.
         replay: a command that repeats the check, "" if there is none.
+        date: the day, as in 2026-01-31.
     """
 
     outcome: str
@@ -227,25 +228,41 @@ class Verdict:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The verdict as JSON-ready dictionaries, lists, numbers and texts."""
+        """The verdict as plain values.
+
+        Returns:
+            Dictionaries, lists, numbers and texts, ready for JSON.
+        """
         from fpsan_tools.checking.rendering import as_dict
 
         return as_dict(self)
 
     def to_json(self) -> str:
-        """The verdict as JSON."""
+        """The verdict as JSON.
+
+        Returns:
+            The text of `to_dict`.
+        """
         from fpsan_tools.checking.rendering import as_json
 
         return as_json(self)
 
     def to_html(self) -> str:
-        """The verdict as one self-contained HTML page; everything that comes from users is escaped."""
+        """The verdict as one self-contained HTML page.
+
+        Returns:
+            HTML; everything that comes from users is escaped.
+        """
         from fpsan_tools.checking.html import page
 
         return page(self)
 
     def to_text(self) -> str:
-        """The verdict as text, at most 120 columns where names allow it."""
+        """The verdict as text.
+
+        Returns:
+            Lines of at most 120 columns where names allow it.
+        """
         from fpsan_tools.checking.rendering import as_text
 
         return as_text(self)
