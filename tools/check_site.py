@@ -2,6 +2,7 @@
 
 Every link to a page or file of the site resolves, its anchor too, and nothing is loaded from another host: no script,
 style, image, font, frame or module. Links that a reader may click, which load nothing by themselves, may go anywhere.
+Those are listed, for somebody to follow now and then.
 No text shows markup that was meant to become something else: a role of Sphinx, or a link that resolved to nothing.
 """
 
@@ -167,6 +168,15 @@ def faults(site: Path) -> Iterator[str]:
             yield f"{path.relative_to(site)}: loads {address!r} from another host"
 
 
+def external_links(site: Path) -> dict[str, int]:
+    """Addresses on other hosts that readers may follow, and on how many pages each is."""
+    counts: dict[str, int] = {}
+    for path in sorted(site.rglob("*.html")):
+        for address in {link for link in read_page(path.read_text(encoding="utf-8")).links if is_remote(link)}:
+            counts[address] = counts.get(address, 0) + 1
+    return dict(sorted(counts.items()))
+
+
 def _load_fault(site: Path, source: Path, address: str, name: str) -> Iterator[str]:
     if address.startswith(("data:", "blob:", "#")):
         return
@@ -188,8 +198,15 @@ def main(arguments: list[str] | None = None) -> int:
     found = list(faults(site))
     for fault in found:
         print(f"check_site: {fault}", file=sys.stderr)
+    links = external_links(site)
+    for address, count in links.items():
+        print(f"check_site: {address} ({count} page{'s' if count > 1 else ''})")
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
-    print(f"check_site: {pages} pages, {size / 1e6:.1f} MB, {len(found)} faults")
+    hosts = {urlsplit(address).netloc for address in links}
+    print(
+        f"check_site: {pages} pages, {size / 1e6:.1f} MB, {len(links)} external links to {len(hosts)} hosts, "
+        f"{len(found)} faults"
+    )
     return 1 if found else 0
 
 

@@ -104,5 +104,15 @@ def test_a_planted_fault_is_found(tmp_path: Path, fault: str) -> None:
     assert check_site.main([str(site)]) == 1
 
 
+def test_external_links_are_listed_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = write_site(tmp_path)
+    (site / "more.html").write_text('<a href="https://example.org/x">x</a><a href="https://other.org/">y</a>')
+    assert check_site.external_links(site) == {"https://example.org/x": 2, "https://other.org/": 1}
+    assert check_site.main([str(site)]) == 0
+    said = capsys.readouterr().out
+    assert "https://example.org/x (2 pages)" in said
+    assert "2 external links to 2 hosts, 0 faults" in said
+
+
 def test_no_site_is_wrong_use(tmp_path: Path) -> None:
     assert check_site.main([str(tmp_path)]) == 2
