@@ -1,0 +1,514 @@
+"""fp32 products on matrix units: fp32 operands cut into parts, products of parts, and a guard that knows when not to.
+
+- `fp16x3`: two fp16 parts, rows of A and columns of B scaled by powers of two; three products per k, summed in chains
+  of 64 k that are added in fp32. 22 bits of every number above 2**-17 of its row's largest.
+- `int8x6`: three int8 digits, scaled likewise; six products per k in exact int32 sums. 2**-23 of the row's largest
+  number, and the same bits on every device.
+- `bf16x6`: three bf16 parts, not scaled; six products per k, summed in chains of 32 k that are added in fp32. 24 bits
+  of every number above 2**-100.
+
+**What is computed.** `Split` has the parts as NumPy arrays, bit for bit those of the GPU's splitting kernels. fp16x3
+sums, per 64 k, small·big, big·small and big·big in one chain of Hopper's fp16 unit from zero, adds these chains in
+ascending k in fp32, and multiplies by the rows' and columns' powers of two, as one exponent, rounded once. int8x6 sums
+top·top (g0), top·middle + middle·top (g1) and top·low + middle·middle + low·top (g2) exactly, per 32768 k, and forms
+g0·2**16 + (g1·2**8 + g2) in fp32.
+
+**Inf and NaN.** Rows and columns that hold them are computed with fp32 arithmetic: one serial chain of fused
+multiply-adds, `ieee`.
+
+**The guard.** Splitting counts and adds up integers: how many of a row's numbers are too small for their parts, and the
+sum of squares of its scaled integers. From these follows whether the expected error is at most that of a serial fp32
+sum of random signs, 0.3·u·K·rms(a)·rms(b) (measured on an H200: 0.400 u·sum|p| for uniform numbers, 0.472 for normal
+ones). If it is not, the product is computed again: fp16x3 as bf16x6, or as ieee where rows are so small that bf16 parts
+lose bits; int8x6 as ieee, which is as portable. The decision is made on the GPU; `last_outcome()` tells it.
+
+The guard looks at rows and columns by themselves. It cannot see that the large numbers of a row meet nothing but zeros;
+the promise's `scaled` term says what such data can cost.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import numfmt
+from numfmt import matrix_units
+from tritongemm.elements import element_named, element_of
+from tritongemm.errors import Unavailable, UsageError
+from tritongemm.matrices import is_cuda
+from tritongemm.promises import Error, Promise, lost, on_unit, rounded
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+KEEP, BF16X6, IEEE = 0, 1, 2
+"""Verdicts of the guard: the emulated product stands, or is computed again in this mode."""
+
+VERDICTS = {KEEP: "kept", BF16X6: "bf16x6", IEEE: "ieee"}
+
+CHUNK = 64
+"""k per chain of fp16x3."""
+
+INTEGER_CHUNK = 32768
+"""k that three sums of int8 digits can add up without overflow: 3·2**14·K < 2**31."""
+
+_LEAST_ROW = -100
+_ROW_OF_ZEROS = 1 << 62
+_INVERSE = 1 << 40
+_MOST_INT64 = 2**63 - 1
+_MOST_INT32 = 2**31 - 1
+_MOST_DIGITS = 8355711
+_LARGEST_BF16 = float(numfmt.BF16.max)
+_FARTHEST = 252
+
+
+def _floor_log2(x: Array) -> Array:
+    """floor(log2 x), 0 for 0."""
+    return np.where(x > 0, np.frexp(x)[1] - 1, 0).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The rows of an operand in parts.
+
+    Attributes:
+        parts: The parts, most significant first: float16 or int8 arrays of the operand's shape.
+        exponents: int32 per row: the power of two that sums are multiplied by.
+        energy: int64 per row: sum of squares of scaled integers; 2**62 and more for rows of zeros.
+        small: Numbers per row that are too small for full accuracy.
+        special: Rows that hold Inf or NaN.
+    """
+
+    parts: tuple[Array, ...]
+    exponents: Array
+    energy: Array
+    small: Array
+    special: Array
+
+
+def split_fp16(x: Array) -> Split:
+    """Rows in two fp16 parts: x·2**s = big + small, s such that the row's largest number lies in [2**14, 2**15).
+
+    Args:
+        x: (R, K) float32 matrix.
+    """
+    finite, special = _finite(x, np.inf)
+    shift, v = _scaled(finite, 14 - _floor_log2(np.abs(finite).max(1, initial=0)))
+    big = v.astype(np.float16)
+    small = (v - big.astype(np.float32)).astype(np.float16)
+    tiny = ((np.abs(v) < 0.125) & (finite != 0)).sum(1, dtype=np.int32)
+    return Split((big, small), -shift, _energy(v.astype(np.int32), finite), tiny, special)
+
+
+def split_int8(x: Array) -> Split:
+    """Rows in three int8 digits: the nearest integer of x·2**s is top·2**16 + middle·2**8 + low.
+
+    s is the largest with which the row's largest number fits into 127·2**16 + 127·2**8 + 127.
+
+    Args:
+        x: (R, K) float32 matrix.
+    """
+    finite, special = _finite(x, np.inf)
+    largest = np.abs(finite).max(1, initial=0)
+    shift = 22 - _floor_log2(largest)
+    over = np.rint(np.ldexp(largest.astype(np.float64), shift)) > _MOST_DIGITS
+    shift, v = _scaled(finite, shift - over.astype(np.int32))
+    q = np.rint(v).astype(np.int32)
+    low = ((q + 128) & 255) - 128
+    rest = (q - low) >> 8
+    middle = ((rest + 128) & 255) - 128
+    tiny = ((np.abs(v) < 0.5) & (finite != 0)).sum(1, dtype=np.int32)
+    digits = tuple(d.astype(np.int8) for d in ((rest - middle) >> 8, middle, low))
+    return Split(digits, 8 - shift, _energy(q >> 8, finite), tiny, special)
+
+
+def _finite(x: Array, limit: float) -> tuple[Array, Array]:
+    x = np.asarray(x, np.float32)
+    with np.errstate(invalid="ignore"):
+        fits = np.abs(x) < limit
+    return np.where(fits, x, np.float32(0)), ~fits.all(1)
+
+
+def _scaled(x: Array, shift: Array) -> tuple[Array, Array]:
+    """x·2**shift per row in fp32; exact but for numbers far below every part."""
+    with np.errstate(under="ignore"):
+        return shift, np.ldexp(x.astype(np.float64), shift[:, None]).astype(np.float32)
+
+
+def _energy(integers: Array, x: Array) -> Array:
+    wide = integers.astype(np.int64)
+    return np.where((x != 0).any(1), (wide * wide).sum(1), _ROW_OF_ZEROS)
+
+
+# --------------------------------------------------------------------------------------------------------------- guard
+@dataclass(frozen=True)
+class Limits:
+    """What a guard lets pass, as integers that the GPU compares.
+
+    Attributes:
+        most_small: Numbers of a row that may be too small for their parts.
+        worst_inverse: Largest K·2**40 // energy of a row.
+        mean_inverse: Largest mean of these.
+        otherwise: The verdict if something is beyond its limit.
+    """
+
+    most_small: int
+    worst_inverse: int
+    mean_inverse: int
+    otherwise: int
+
+
+# Error of a serial fp32 sum, in units of u·K·rms(a)·rms(b): partial sums of random signs grow with sqrt(k), each is
+# rounded with 0.42 u rms: sqrt(0.42**2/2).
+_SERIAL = 0.3
+_U = 2.0**-24
+# Mean square of what the digits' dropped products add up to: middle·low twice, weighted 2**8, each digit uniform.
+_DROPPED = 2.0 * (256.0**2 / 12) ** 2 * 2.0**16
+# fp16x3 loses 1.16 u per product, rms: as much as a serial sum of 16 uniform numbers or of 24 normal ones.
+LEAST_FP16_K = 32
+
+
+def fp16x3_limits(K: int) -> Limits:
+    """One number in eight may be smaller than 2**-17 of its row's largest; K >= 32."""
+    return Limits(K // 8 if K >= LEAST_FP16_K else -1, _MOST_INT64, _MOST_INT64, BF16X6)
+
+
+def int8x6_limits(K: int) -> Limits:
+    """Mean squares of the rows' integers so large that rounding them costs no more than a serial fp32 sum.
+
+    Quantities in units of integers q: rounding costs 1/12 per number, so the error's mean square is
+    K·(rms(qa)² + rms(qb)²)/12 + K·dropped, plus the conversion to fp32, and the serial sum's is
+    (0.3·u·K·rms(qa)·rms(qb))². With both rms alike the largest 1/rms² solves a quadratic equation. A single row may be
+    twice as bad.
+    """
+
+    def largest_inverse(allowed: float) -> int:
+        budget = allowed * K * (_SERIAL * _U) ** 2 - 0.27 * _U * _U
+        if budget <= 0 or K > 1 << 20:
+            return -1
+        x = (-1 / 6 + math.sqrt(1 / 36 + 4 * _DROPPED * budget)) / (2 * _DROPPED)
+        # rms² of q is 2**16·energy/K.
+        return min(int(x * 2.0**16 * _INVERSE), _MOST_INT64)
+
+    return Limits(_MOST_INT32, largest_inverse(4.0), largest_inverse(1.0), IEEE)
+
+
+def verdict(a: Split, b: Split, K: int, limits: Limits) -> int:
+    """What the guard decides; integer by integer what `verdict_kernel` does.
+
+    Args:
+        a: A's rows.
+        b: B's columns.
+        K: Their length.
+        limits: What passes.
+    """
+    kept, least = True, 1000
+    for side in (a, b):
+        inverse = [K * _INVERSE // max(int(e), 1) for e in side.energy]
+        kept &= int(side.small.max(initial=0)) <= limits.most_small
+        kept &= max(inverse, default=0) <= limits.worst_inverse
+        kept &= sum(inverse) // max(1, len(inverse)) <= limits.mean_inverse
+        least = min([least, *side.exponents[side.energy < _ROW_OF_ZEROS]])
+    if kept:
+        return KEEP
+    return IEEE if least < least_exponent("fp16") else limits.otherwise
+
+
+def least_exponent(kind: str) -> int:
+    """The exponent of the smallest row that three bf16 parts hold without loss, for parts of a kind."""
+    return _LEAST_ROW - {"fp16": 14, "int8": 14}[kind]
+
+
+# ---------------------------------------------------------------------------------------------------------- arithmetic
+def scaled(total: Array, rows: Array, columns: Array) -> Array:
+    """total·2**(rows + columns), rounded once to fp32."""
+    exponents = np.clip(rows[:, None].astype(np.int64) + columns[None, :], -_FARTHEST, _FARTHEST)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(total.astype(np.float64), exponents).astype(np.float32)
+
+
+def _serial(a: Array, b: Array) -> Array:
+    if a.shape[1] == 0:
+        return np.zeros((a.shape[0], b.shape[1]), np.float32)
+    return np.asarray(matrix_units.matmul(a, b, unit="simt.fma", inputs="fp32"), np.float32)
+
+
+def _rescued(total: Array, a: Array, b: Array, left: Split, right: Split) -> Array:
+    """Rows and columns with Inf or NaN computed in fp32."""
+    if left.special.any():
+        total[left.special] = _serial(a[left.special], b)
+    if right.special.any():
+        total[:, right.special] = _serial(a, b[:, right.special])
+    return total
+
+
+class Fp16x3:
+    """The arithmetic of mode `fp16x3`."""
+
+    def predict(self, a: Array, b: Array, types: tuple[str, str] = ("fp32", "fp32"), *, guard: bool = True) -> Array:
+        """The accumulator's bits on an H200.
+
+        Args:
+            a: (M, K) float32 matrix.
+            b: (K, N) float32 matrix.
+            types: Ignored; both are fp32.
+            guard: Whether the guard may choose another mode.
+
+        Returns:
+            (M, N) float32 array.
+        """
+        left, right = split_fp16(a), split_fp16(b.T)
+        K = a.shape[1]
+        if guard and K and (code := verdict(left, right, K, fp16x3_limits(K))) != KEEP:
+            return _otherwise(code, a, b, left, right)
+        total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+        (a0, a1), (b0, b1) = left.parts, right.parts
+        for k in range(0, K, CHUNK):
+            at = slice(k, k + CHUNK)
+            chain: Array | None = None
+            for x, y in ((a1, b0), (a0, b1), (a0, b0)):
+                chain = matrix_units.matmul(x[:, at], y[:, at].T, chain, "hopper.wgmma", inputs="fp16", pad_k=True)
+            total = total + chain
+        return _rescued(scaled(total, left.exponents, right.exponents) + np.float32(0), a, b, left, right)
+
+    def kept(self, K: int) -> Promise:
+        """The bounds where the guard keeps the emulated product."""
+        chunks, steps = -(-K // CHUNK), 3 * CHUNK // 16
+        # 2**-22 of each operand is lost, small·small is left out, and parts add up to 1 + 2**-10 of their number.
+        error = on_unit(lost(Error(), 3.1 * 2.0**-22), steps, 16, 25, 23)
+        error = rounded(error, chunks, _U)
+        return Promise(
+            error.bound,
+            float(numfmt.FP32.min_subnormal),
+            error.probable,
+            f"per {CHUNK} of k three products of fp16 parts in one chain on the tensor core, chains added in fp32",
+            scaled=K * 1.01 * 2.0**-38,
+        )
+
+    def promise(self, K: int, types: tuple[str, str] = ("fp32", "fp32")) -> Promise:
+        """The bounds whatever the guard decides."""
+        return _widest(self.kept(K), _mode("bf16x6").promise(K, "fp32"), _mode("ieee").promise(K, "fp32"))
+
+
+class Int8x6:
+    """The arithmetic of mode `int8x6`."""
+
+    def predict(self, a: Array, b: Array, types: tuple[str, str] = ("fp32", "fp32"), *, guard: bool = True) -> Array:
+        """The accumulator's bits on any device; arguments as `Fp16x3.predict`'s."""
+        left, right = split_int8(a), split_int8(b.T)
+        K = a.shape[1]
+        if guard and K and (code := verdict(left, right, K, int8x6_limits(K))) != KEEP:
+            return _otherwise(code, a, b, left, right)
+        total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+        for k in range(0, K, INTEGER_CHUNK):
+            at = slice(k, k + INTEGER_CHUNK)
+            # Sums of integers below 2**31 are exact in float64, which multiplies matrices fast.
+            x, y = ([p[:, at].astype(np.float64) for p in side.parts] for side in (left, right))
+            g0 = x[0] @ y[0].T
+            g1 = x[0] @ y[1].T + x[1] @ y[0].T
+            g2 = x[0] @ y[2].T + x[1] @ y[1].T + x[2] @ y[0].T
+            f0, f1, f2 = (g.astype(np.float32) for g in (g0, g1, g2))
+            total = total + (f0 * np.float32(65536) + (f1 * np.float32(256) + f2))
+        return _rescued(scaled(total, left.exponents, right.exponents) + np.float32(0), a, b, left, right)
+
+    def kept(self, K: int) -> Promise:
+        """The bounds where the guard keeps the emulated product."""
+        error = rounded(Error(), 6 + -(-K // INTEGER_CHUNK), _U)
+        return Promise(
+            error.bound,
+            float(numfmt.FP32.min_subnormal),
+            error.probable,
+            "six products of int8 digits in exact integers, joined in fp32",
+            # Half an integer of each operand, and the products left out, of integers as small as 4177856.
+            scaled=K * 1.1 * (2.0**-22 + 2.0**-21),
+        )
+
+    def promise(self, K: int, types: tuple[str, str] = ("fp32", "fp32")) -> Promise:
+        """The bounds whatever the guard decides."""
+        return _widest(self.kept(K), _mode("ieee").promise(K, "fp32"))
+
+
+FP16X3, INT8X6 = Fp16x3(), Int8x6()
+
+
+# ------------------------------------------------------------------------------------------------- what the guard did
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What the guard of an emulated product decided; reading it waits for the GPU.
+
+    Attributes:
+        requested: The mode that was asked for.
+        facts: Per product of the batch, four int32 numbers: verdict, whether a row or column holds Inf or NaN, most
+            small numbers in a row of A, in a column of B. On the GPU that computed it.
+    """
+
+    requested: str
+    facts: tuple[Any, ...]
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The mode each product was computed in."""
+        codes = [int(f[0]) for f in self.facts]
+        return tuple(self.requested if code == KEEP else VERDICTS[code] for code in codes)
+
+    @property
+    def specials(self) -> tuple[bool, ...]:
+        """Whether rows or columns with Inf or NaN were computed in fp32 arithmetic."""
+        return tuple(bool(f[1]) for f in self.facts)
+
+    def __str__(self) -> str:
+        done = ", ".join(dict.fromkeys(self.modes))
+        text = f"{self.requested}: kept" if done == self.requested else f"{self.requested}: computed as {done}"
+        return text + ("; rows or columns with Inf or NaN in fp32" if any(self.specials) else "")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A right-hand operand cut into parts once, for many products: `tritongemm.prepare(b)`.
+
+    Attributes:
+        b: The (K, N) fp32 matrix; kept, because the guard may have to compute in another mode.
+        precision: The mode its parts are for.
+        parts: The parts of its columns, where b is; they do not follow later changes of b.
+    """
+
+    b: Any
+    precision: str
+    parts: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(K, N)."""
+        return int(self.b.shape[0]), int(self.b.shape[1])
+
+    @property
+    def dtype(self) -> Any:
+        """b's."""
+        return self.b.dtype
+
+    def __rmatmul__(self, a: Any) -> Any:
+        return product(a, self)
+
+
+_ARITHMETIC: dict[str, Any] = {"fp16x3": FP16X3, "int8x6": INT8X6}
+
+
+def prepare(b: Any, precision: str = "fp16x3") -> Prepared:
+    """Cuts weights into parts once.
+
+    Args:
+        b: (K, N) fp32 matrix of any strides: CUDA or CPU tensor, or NumPy array. Not changed.
+        precision: "fp16x3", "bf16x6", "int8x6" or "portable".
+
+    Returns:
+        The prepared operand, for `product`.
+
+    Raises:
+        UsageError: b is no fp32 matrix, or the mode has no parts.
+    """
+    from tritongemm import modes
+
+    mode = modes.get(precision).name
+    if mode not in ("fp16x3", "bf16x6", "int8x6"):
+        raise UsageError(f"precision: {precision!r} cuts nothing into parts; fp16x3, bf16x6 and int8x6 (portable) do.")
+    if element_of(b, "b").name != "fp32" or b.ndim != 2:
+        raise UsageError(f"b: emulated products take (K, N) fp32 matrices, given {b.dtype} {tuple(b.shape)}.")
+    if not is_cuda(b):
+        return Prepared(b, mode, None)
+    _require_hopper(b)
+    from tritongemm.kernels.hopper.parts import split
+
+    return Prepared(b, mode, split(b.t(), {"fp16x3": "fp16", "int8x6": "int8", "bf16x6": "bf16"}[mode]))
+
+
+def product(
+    a: Any, b: Prepared, *, out: Any = None, out_dtype: Any = None, epilogue: Any = None, guard: bool = True
+) -> Any:
+    """activation(alpha·A B + beta·C + bias) with a prepared B.
+
+    Args:
+        a: (M, K) fp32 matrix, where b is.
+        b: The prepared operand.
+        out: The result to write to; a new one if not given.
+        out_dtype: Type of a new result; fp32 if not given.
+        epilogue: `tritongemm.kernels.epilogue.Epilogue`, or None.
+        guard: Whether the guard may compute in another mode; see `last_outcome`.
+
+    Returns:
+        The (M, N) result, `out` if that was given.
+
+    Raises:
+        UsageError: Shapes, types or places do not fit.
+    """
+    from tritongemm import dispatch, modes
+    from tritongemm.kernels.epilogue import Epilogue
+    from tritongemm.kernels.problems import Operands
+
+    epilogue = Epilogue() if epilogue is None else epilogue
+    if b.parts is None:
+        if guard:
+            return dispatch.product(a, b.b, mode=b.precision, out=out, out_dtype=out_dtype, epilogue=epilogue)
+        raise UsageError("guard: on the CPU products are predicted with the guard on; call predict(..., guard=False).")
+    wanted = None if out_dtype is None else element_named(str(out_dtype), "out_dtype")
+    operands = Operands.of(a, b.b, modes.get(b.precision), out=out, out_dtype=wanted, epilogue=epilogue)
+    if not operands.empty:
+        from tritongemm.kernels.hopper import emulated
+
+        emulated.run(operands, right=b.parts, guard=guard)
+    return operands.out
+
+
+def _require_hopper(x: Any) -> None:
+    from tritongemm.kernels.hopper.candidates import is_hopper
+
+    if not is_hopper(x):
+        raise Unavailable("b: prepared operands need a GPU of compute capability 9.0 and Triton 3.9 or newer.")
+
+
+_outcomes = threading.local()
+
+
+def remember(requested: str, facts: Sequence[Any]) -> Outcome:
+    """Keeps what was decided for `last_outcome`.
+
+    Args:
+        requested: The mode that was asked for.
+        facts: See `Outcome`.
+    """
+    outcome = _outcomes.last = Outcome(requested, tuple(facts))
+    return outcome
+
+
+def last_outcome() -> Outcome | None:
+    """What the guard decided in this thread's last emulated product; None before the first."""
+    return getattr(_outcomes, "last", None)
+
+
+def _mode(name: str) -> Any:
+    from tritongemm import modes
+
+    return modes.get(name)
+
+
+def _widest(kept: Promise, *others: Promise) -> Promise:
+    every = (kept, *others)
+    return Promise(
+        max(p.relative_bound for p in every),
+        max(p.absolute for p in every),
+        max(p.probabilistic for p in every),
+        f"{kept.order}; where the guard says so, {' or '.join(p.order for p in others)}",
+        subnormal=max(p.subnormal for p in every),
+        scaled=kept.scaled,
+        largest=min(p.largest for p in every),
+    )
+
+
+def _otherwise(code: int, a: Array, b: Array, left: Split, right: Split) -> Array:
+    if code == IEEE:
+        return _serial(a, b) + np.float32(0)
+    total = np.asarray(_mode("bf16x6").predict(a, b), np.float32).copy()
+    return _rescued(total, a, b, left, right)

@@ -1,0 +1,86 @@
+"""The Hopper kernels in the table of candidates; Gluon is imported when a product is on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tritongemm.configurations import Config
+from tritongemm.kernels.problems import Operands
+from tritongemm.matrices import is_cuda
+
+EMULATED = ("fp16x3", "int8x6", "bf16x6")
+# Below this, splitting costs more than a kernel that splits on the fly.
+_LEAST_SPLIT_WORK = 1 << 30
+
+
+def is_hopper(x: Any) -> bool:
+    """Whether a matrix lies on a GPU of compute capability 9.0, and Triton is new enough for these kernels."""
+    if not is_cuda(x):
+        return False
+    import torch
+    import triton
+
+    version = tuple(int(n) for n in triton.__version__.split(".")[:2])
+    return version >= (3, 9) and torch.cuda.get_device_capability(x.device) == (9, 0)
+
+
+def _takes_tensor_core(operands: Operands, config: Config | None) -> bool:
+    if not is_hopper(operands.a):
+        return False
+    from tritongemm.kernels.hopper import warp_specialised
+
+    return warp_specialised.supports(operands, config)
+
+
+def _tensor_core(operands: Operands, config: Config) -> None:
+    from tritongemm.kernels.hopper import warp_specialised
+
+    warp_specialised.run(operands, config)
+
+
+def _configure_tensor_core(operands: Operands) -> Config:
+    from tritongemm.kernels.hopper import warp_specialised
+
+    return warp_specialised.configure(operands)
+
+
+def _takes_emulated(operands: Operands, config: Config | None) -> bool:
+    if operands.mode.name not in EMULATED or operands.types != ("fp32", "fp32") or not is_hopper(operands.a):
+        return False
+    if str(operands.out.dtype) == "torch.float64" or operands.epilogue.scale_a is not None:
+        return False
+    return operands.mode.name != "bf16x6" or operands.M * operands.N * operands.K >= _LEAST_SPLIT_WORK
+
+
+def _emulated(operands: Operands, config: Config) -> None:
+    from tritongemm.kernels.hopper import emulated
+
+    emulated.run(operands)
+
+
+def _configure_emulated(operands: Operands) -> Config:
+    from tritongemm.kernels.hopper.emulated import EMULATIONS
+
+    shape = EMULATIONS[operands.mode.name].shape
+    return Config(
+        kernel="emulated", block_m=shape.block_m, block_n=shape.block_n, block_k=shape.block_k,
+        group_m=shape.group_m, stages=shape.stages, ctas=shape.ctas,
+    )  # fmt: skip
+
+
+def _promised(operands: Operands, config: Config) -> str:
+    return ""
+
+
+def register_all(register: Callable[[Any], Any], candidate: Callable[..., Any]) -> None:
+    """Add the Hopper kernels to the table of candidates.
+
+    Args:
+        register: `tritongemm.dispatch.register`.
+        candidate: `tritongemm.dispatch.Candidate`.
+    """
+    register(
+        candidate("warp_specialised", _tensor_core, _takes_tensor_core, _promised, _configure_tensor_core, priority=10)
+    )
+    register(candidate("emulated", _emulated, _takes_emulated, _promised, _configure_emulated, priority=11))

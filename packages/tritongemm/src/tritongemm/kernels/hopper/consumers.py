@@ -1,0 +1,210 @@
+"""The multiplying warpgroups: how tiles become sums, one function per order of summation.
+
+Every consumer owns BLOCK_M / GROUPS rows of its program's tile; `group` says which. Within one stage a matrix
+instruction takes k in ascending order, 16 products at a time for 16-bit operands, 8 for tf32, 32 for 8-bit ones.
+
+| consumer | sum |
+|---|---|
+| `chained` | one chain over k in the accumulator of the matrix unit |
+| `promoted_pairs` | a chain from zero per BLOCK_K, added to an fp32 sum to nearest even; two stages at a time |
+| `promoted_parts` | the same for operands of two or three parts: per BLOCK_K the products of parts, smallest first |
+| `integers` | three exact int32 sums of products of int8 digits, joined in fp32 |
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import tma, warpgroup_mma, warpgroup_mma_init, warpgroup_mma_wait
+
+from tritongemm.kernels.hopper.pipeline import store
+
+
+@gluon.constexpr_function
+def accumulator(columns, bits, cga_layout):
+    """The layout of a warpgroup's accumulator for instructions on operands of `bits` bits."""
+    return gl.NVMMADistributedLayout(
+        version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, min(columns, 256), 256 // bits], cga_layout=cga_layout
+    )
+
+
+@gluon.jit
+def chained(
+    group: gl.constexpr, c_desc, ring, tiles, leave, BM: gl.constexpr, BN: gl.constexpr, PRECISION: gl.constexpr
+):
+    """One chain over k: every product goes into the accumulator of the matrix unit.
+
+    One instruction stays in flight across the loop, so a stage is freed when the next one has been issued.
+    """
+    ROWS: gl.constexpr = BM // ring.GROUPS
+    LAYOUT: gl.constexpr = accumulator(BN, ring.a.dtype.primitive_bitwidth, leave.buffers.layout.cga_layout)
+    stage = gl.to_tensor(0)
+    phase = gl.to_tensor(0)
+    zero = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
+    total = warpgroup_mma_init(zero)
+    for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
+        tile_m, tile_n = tiles.place(tile)
+        for step in range(tiles.steps):
+            ring.wait_full(stage, phase)
+            total = warpgroup_mma(
+                ring.a_tile(stage, 0, group), ring.b_tile(stage, 0), total,
+                use_acc=step > 0, precision=PRECISION, is_async=True,
+            )  # fmt: skip
+            total = warpgroup_mma_init(warpgroup_mma_wait(1, deps=[total]))
+            ring.free(ring.previous(stage), step > 0)
+            stage, phase = ring.next(stage, phase)
+        done = warpgroup_mma_wait(0, deps=[total])
+        ring.free(ring.previous(stage), True)
+        row = tile_m * BM + group * ROWS
+        store(c_desc, leave, done, row, tile_n * BN, group)
+        total = warpgroup_mma_init(zero)  # not `done`, whose registers the epilogue needs
+    tma.store_wait(0)
+
+
+@gluon.jit
+def promoted_pairs(
+    group: gl.constexpr, c_desc, ring, tiles, leave, BM: gl.constexpr, BN: gl.constexpr, PRECISION: gl.constexpr
+):
+    """Each BLOCK_K is summed from zero and added in fp32; of two in flight the first is added while the second runs."""
+    ROWS: gl.constexpr = BM // ring.GROUPS
+    LAYOUT: gl.constexpr = accumulator(BN, ring.a.dtype.primitive_bitwidth, leave.buffers.layout.cga_layout)
+    stage = gl.to_tensor(0)
+    phase = gl.to_tensor(0)
+    first = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
+    second = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
+    for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
+        tile_m, tile_n = tiles.place(tile)
+        total = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
+        for _ in range((tiles.steps + 1) // 2):
+            ring.wait_full(stage, phase)
+            early = warpgroup_mma(
+                ring.a_tile(stage, 0, group), ring.b_tile(stage, 0), warpgroup_mma_init(first),
+                use_acc=False, precision=PRECISION, is_async=True,
+            )  # fmt: skip
+            after, after_phase = ring.next(stage, phase)
+            ring.wait_full(after, after_phase)
+            late = warpgroup_mma(
+                ring.a_tile(after, 0, group), ring.b_tile(after, 0), warpgroup_mma_init(second),
+                use_acc=False, precision=PRECISION, is_async=True,
+            )  # fmt: skip
+            first = warpgroup_mma_wait(1, deps=[early])
+            ring.free(stage, True)
+            total = total + first
+            second = warpgroup_mma_wait(0, deps=[late])
+            ring.free(after, True)
+            total = total + second
+            stage, phase = ring.next(after, after_phase)
+        row = tile_m * BM + group * ROWS
+        store(c_desc, leave, total, row, tile_n * BN, group)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def promoted_parts(
+    group: gl.constexpr, c_desc, ring, tiles, leave, BM: gl.constexpr, BN: gl.constexpr, PRECISION: gl.constexpr
+):
+    """Per BLOCK_K the products of parts, smallest first, in one chain from zero that is added in fp32.
+
+    With two parts: small·big, big·small, big·big. With three: middle·middle, low·high, high·low, middle·high,
+    high·middle, high·high, the order of Triton's `tl.dot`. The chain is drained before it is added; the
+    other warpgroup keeps the matrix unit busy.
+    """
+    ROWS: gl.constexpr = BM // ring.GROUPS
+    LAYOUT: gl.constexpr = accumulator(BN, ring.a.dtype.primitive_bitwidth, leave.buffers.layout.cga_layout)
+    stage = gl.to_tensor(0)
+    phase = gl.to_tensor(0)
+    part = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
+    for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
+        tile_m, tile_n = tiles.place(tile)
+        total = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
+        for _ in range(tiles.steps):
+            ring.wait_full(stage, phase)
+            chain = warpgroup_mma_init(part)
+            a0 = ring.a_tile(stage, 0, group)
+            b0 = ring.b_tile(stage, 0)
+            a1 = ring.a_tile(stage, 1, group)
+            b1 = ring.b_tile(stage, 1)
+            if ring.PARTS == 3:
+                chain = warpgroup_mma(a1, b1, chain, use_acc=False, is_async=True)
+                chain = warpgroup_mma(ring.a_tile(stage, 2, group), b0, chain, is_async=True)
+                chain = warpgroup_mma(a0, ring.b_tile(stage, 2), chain, is_async=True)
+                chain = warpgroup_mma(a1, b0, chain, is_async=True)
+            else:
+                chain = warpgroup_mma(a1, b0, chain, use_acc=False, is_async=True)
+            chain = warpgroup_mma(a0, b1, chain, is_async=True)
+            chain = warpgroup_mma(a0, b0, chain, is_async=True)
+            part = warpgroup_mma_wait(0, deps=[chain])
+            ring.free(stage, True)
+            total = total + part
+            stage, phase = ring.next(stage, phase)
+        row = tile_m * BM + group * ROWS
+        store(c_desc, leave, total, row, tile_n * BN, group)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def integers(
+    group: gl.constexpr, c_desc, ring, tiles, leave, BM: gl.constexpr, BN: gl.constexpr, PRECISION: gl.constexpr
+):
+    """Six products of int8 digits in three exact int32 sums, joined as g0·2**16 + (g1·2**8 + g2) in fp32.
+
+    g0 sums top·top, g1 top·middle + middle·top, g2 top·low + middle·middle + low·top; the three products below are left
+    out. |digits| <= 128, so g2 stays exact while 3·2**14·K < 2**31: launchers cut K at 32768.
+    """
+    ROWS: gl.constexpr = BM // ring.GROUPS
+    LAYOUT: gl.constexpr = accumulator(BN, 8, leave.buffers.layout.cga_layout)
+    stage = gl.to_tensor(0)
+    phase = gl.to_tensor(0)
+    zero = gl.zeros([ROWS, BN], gl.int32, LAYOUT)
+    g0 = warpgroup_mma_init(zero)
+    g1 = warpgroup_mma_init(zero)
+    g2 = warpgroup_mma_init(zero)
+    for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
+        tile_m, tile_n = tiles.place(tile)
+        for step in range(tiles.steps):
+            ring.wait_full(stage, phase)
+            a0 = ring.a_tile(stage, 0, group)
+            a1 = ring.a_tile(stage, 1, group)
+            a2 = ring.a_tile(stage, 2, group)
+            b0 = ring.b_tile(stage, 0)
+            b1 = ring.b_tile(stage, 1)
+            b2 = ring.b_tile(stage, 2)
+            more = step > 0
+            g0 = warpgroup_mma(a0, b0, g0, use_acc=more, is_async=True)
+            g1 = warpgroup_mma(a0, b1, g1, use_acc=more, is_async=True)
+            g2 = warpgroup_mma(a0, b2, g2, use_acc=more, is_async=True)
+            g1 = warpgroup_mma(a1, b0, g1, is_async=True)
+            g2 = warpgroup_mma(a1, b1, g2, is_async=True)
+            g2 = warpgroup_mma(a2, b0, g2, is_async=True)
+            x0, x1, x2 = warpgroup_mma_wait(6, deps=[g0, g1, g2])
+            g0 = warpgroup_mma_init(x0)
+            g1 = warpgroup_mma_init(x1)
+            g2 = warpgroup_mma_init(x2)
+            ring.free(ring.previous(stage), more)
+            stage, phase = ring.next(stage, phase)
+        x0, x1, x2 = warpgroup_mma_wait(0, deps=[g0, g1, g2])
+        ring.free(ring.previous(stage), True)
+        row = tile_m * BM + group * ROWS
+        total = x0.to(gl.float32) * 65536.0 + (x1.to(gl.float32) * 256.0 + x2.to(gl.float32))
+        store(c_desc, leave, total, row, tile_n * BN, group)
+        g0 = warpgroup_mma_init(zero)  # not x0, whose registers the epilogue needs
+        g1 = warpgroup_mma_init(zero)
+        g2 = warpgroup_mma_init(zero)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def consume(
+    group: gl.constexpr, c_desc, ring, tiles, leave, BM: gl.constexpr, BN: gl.constexpr, PRECISION: gl.constexpr,
+    ORDER: gl.constexpr,
+):  # fmt: skip
+    """The consumer of this name."""
+    if ORDER == "chained":
+        chained(group, c_desc, ring, tiles, leave, BM, BN, PRECISION)
+    elif ORDER == "promoted_pairs":
+        promoted_pairs(group, c_desc, ring, tiles, leave, BM, BN, PRECISION)
+    elif ORDER == "promoted_parts":
+        promoted_parts(group, c_desc, ring, tiles, leave, BM, BN, PRECISION)
+    else:
+        gl.static_assert(ORDER == "integers", "no such order of summation")
+        integers(group, c_desc, ring, tiles, leave, BM, BN, PRECISION)

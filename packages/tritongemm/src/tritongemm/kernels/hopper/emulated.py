@@ -1,0 +1,186 @@
+"""fp32 products on matrix units, on the GPU: split, decide, multiply, rescue.
+
+**Summation order.** fp16x3: per 64 k one chain of small·big, big·small, big·big from zero on the tensor core,
+16 products per step; chains are added in ascending k in fp32, to nearest even. bf16x6: per 32 k one chain of
+middle·middle, low·high, high·low, middle·high, high·middle, high·high, added likewise: the bits of `tl.dot` with
+`input_precision="bf16x6"`. int8x6: exact integer sums, joined once per 32768 k. None of them depends on tiles, stages
+or the number of programs. The bounds are those of `tritongemm.emulation`.
+
+**What the numbers mean.** Three fp16 products cost three times the tensor core's time and nothing else: the fp32
+additions of one warpgroup hide behind the products of the other. Splitting reads an operand once (twice where its rows
+lie side by side, to find their largest number first) and writes four bytes per number, at the memory's speed.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+import triton
+
+from tritongemm import emulation
+from tritongemm.elements import strides_of
+from tritongemm.emulation import Limits
+from tritongemm.kernels.epilogue import Epilogue
+from tritongemm.kernels.hopper.guarding import rescue_kernel, verdict_kernel
+from tritongemm.kernels.hopper.launching import Gate, Scales, Shape, launch
+from tritongemm.kernels.hopper.matrices import multiprocessors
+from tritongemm.kernels.hopper.parts import Parts, split
+from tritongemm.kernels.hopper.warp_specialised import products
+from tritongemm.kernels.problems import Operands
+from tritongemm.launches import launch as launch_kernel
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """One emulated mode.
+
+    Attributes:
+        mode: Its name.
+        kind: What operands are cut into.
+        shape: How large products are cut.
+        limits: What its guard lets pass, by K; None: every product stands.
+        chunk: k per launch; None for all.
+    """
+
+    mode: str
+    kind: str
+    shape: Shape
+    limits: Any = None
+    chunk: int | None = None
+
+
+EMULATIONS = {
+    "fp16x3": Emulation(
+        "fp16x3",
+        "fp16",
+        Shape("promoted_parts", 128, 128, 64, stages=3, parts=2),
+        emulation.fp16x3_limits,
+    ),
+    "bf16x6": Emulation("bf16x6", "bf16", Shape("promoted_parts", 128, 128, 32, stages=4, parts=3)),
+    "int8x6": Emulation(
+        "int8x6",
+        "int8",
+        Shape("integers", 256, 128, 64, stages=4, group_m=4, parts=3, ctas=2),
+        emulation.int8x6_limits,
+        emulation.INTEGER_CHUNK,
+    ),
+}
+
+
+def multiply(
+    a: Any,
+    b: Any,
+    out: Any,
+    mode: str,
+    *,
+    epilogue: Epilogue | None = None,
+    left: Parts | None = None,
+    right: Parts | None = None,
+    guard: bool = True,
+    shape: Shape | None = None,
+) -> Any:
+    """out = epilogue(A B) in an emulated mode.
+
+    Args:
+        a: (M, K) fp32 CUDA tensor of any strides.
+        b: (K, N) fp32 CUDA tensor of any strides.
+        out: (M, N) tensor with contiguous rows.
+        mode: A name of `EMULATIONS`.
+        epilogue: What happens to the sums.
+        left: a's parts, if they exist already.
+        right: Parts of b's transpose, if they exist already.
+        guard: Whether the guard may choose another mode.
+        shape: How to cut the product; the mode's own if not given.
+
+    Returns:
+        int32 tensor of four on the GPU: what was decided (see `emulation.VERDICTS`), whether some row or column holds
+        Inf or NaN, and the most small numbers of a row of A and of a column of B.
+    """
+    torch = sys.modules["torch"]
+    plan = EMULATIONS[mode]
+    epilogue = Epilogue() if epilogue is None else epilogue
+    M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
+    if epilogue.reads_c and epilogue.c.data_ptr() == out.data_ptr():
+        # Outputs may be computed twice: the second time C must still be there.
+        epilogue = replace(epilogue, c=epilogue.c.clone())
+    left = split(a, plan.kind) if left is None else left
+    right = split(b.t(), plan.kind) if right is None else right
+    facts = torch.empty(4, dtype=torch.int32, device=out.device)
+    guarded = guard and plan.limits is not None
+    limits = plan.limits(K) if guarded else Limits(2**31 - 1, 2**63 - 1, 2**63 - 1, emulation.KEEP)
+    launch_kernel(
+        verdict_kernel, (1,), left.exponents, left.energy, left.small, right.exponents, right.energy, right.small,
+        facts, M, N, K, limits.most_small, limits.worst_inverse, limits.mean_inverse,
+        emulation.least_exponent("fp16") if plan.kind != "bf16" else -(2**31),
+        OTHERWISE=limits.otherwise, BLOCK=1024, num_warps=8,
+    )  # fmt: skip
+    _multiply_parts(
+        left, right, out, shape or plan.shape, K, epilogue, plan, Gate(facts, emulation.KEEP) if guarded else None
+    )
+    _rescue(a, b, out, epilogue, facts, left, right, guarded)
+    return facts
+
+
+def _multiply_parts(
+    left: Parts, right: Parts, out: Any, shape: Shape, K: int, epilogue: Epilogue, plan: Emulation, gate: Gate | None
+) -> None:
+    scales = None if plan.kind == "bf16" else Scales(left.exponents, right.exponents)
+    step = K if plan.chunk is None else plan.chunk
+    given: dict[str, Any] = {"part_rows": (left.rows, right.rows), "gate": gate}
+    if step >= K:
+        launch(left.data, right.data.t(), out, shape, K=K, scales=scales, epilogue=epilogue, **given)
+        return
+    torch = sys.modules["torch"]
+    sums = torch.empty(out.shape, dtype=torch.float32, device=out.device)
+    pitch = left.data.shape[1]
+    for first in range(0, K, step):
+        ahead = slice(first, min(first + step, pitch))
+        before = Epilogue() if first == 0 else Epilogue(beta=1.0, c=sums)
+        launch(
+            left.data[:, ahead], right.data[:, ahead].t(), sums, shape, K=min(step, K - first), epilogue=before, **given
+        )
+    from tritongemm.kernels.hopper.scaling import scale
+
+    scale(sums, left.exponents, right.exponents, out, epilogue, gate)
+
+
+_RESCUE = {"BLOCK_M": 64, "BLOCK_N": 128, "GROUP_M": 8}
+
+
+def _rescue(a: Any, b: Any, out: Any, epilogue: Epilogue, facts: Any, left: Parts, right: Parts, guarded: bool) -> None:
+    M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
+    c, bias = (epilogue.c if epilogue.reads_c else None), epilogue.bias
+    strides = [*a.stride(), *b.stride(), *out.stride(), *((0, 0) if c is None else strides_of(c, "c"))]
+    far = max(sum(s * (n - 1) for s, n in zip(x.stride(), x.shape, strict=True)) for x in (a, b, out))
+    tiles = triton.cdiv(M, _RESCUE["BLOCK_M"]) * triton.cdiv(N, _RESCUE["BLOCK_N"])
+    launch_kernel(
+        rescue_kernel, (min(tiles, 2 * multiprocessors(out.device.index)),), a, b, out, c, bias, facts, left.small,
+        right.small, M, N, K, *strides, 0 if bias is None else strides_of(bias, "bias")[0], float(epilogue.alpha),
+        float(epilogue.beta), **_RESCUE, GUARDED=guarded, SCALED=epilogue.alpha != 1, ACTIVATION=epilogue.activation,
+        WIDE=far > 2**31 - 1 or c is not None, num_warps=8, num_stages=3, enable_fp_fusion=True,
+    )  # fmt: skip
+
+
+def run(operands: Operands, right: Parts | None = None, guard: bool = True) -> None:
+    """Computes a product or a batch of them in the emulated mode that it asks for.
+
+    Args:
+        operands: The product.
+        right: Parts of B's transpose, if they exist already.
+        guard: Whether the guard may choose another mode.
+    """
+    mode = operands.mode.name
+    decided = []
+    for a, b, out, epilogue in products(operands):
+        target = out if out.stride(-1) == 1 else out.new_empty(out.shape)
+        if operands.K == 0:
+            # Nothing to split: an empty sum through the epilogue.
+            a, b = a.new_zeros((operands.M, 1)), b.new_zeros((1, operands.N))
+        decided.append(
+            multiply(a, b, target, mode, epilogue=epilogue, right=right if operands.K else None, guard=guard)
+        )
+        if target is not out:
+            out.copy_(target)
+    emulation.remember(mode, decided)

@@ -1,0 +1,117 @@
+"""Decides on the GPU whether emulated products keep their promise for these data, and computes again what they cannot.
+
+No number travels to the host: a verdict is an integer in GPU memory that later kernels read, so that a guarded product
+can be captured in a CUDA graph. `verdict_kernel` reads the facts of all rows of A and columns of B that the splitting
+kernels wrote. The emulated kernel computes nothing if the verdict is not KEEP. `rescue_kernel` then computes the whole
+product in another mode; after KEEP it computes only outputs whose row or column holds Inf or NaN, in fp32 arithmetic.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from tritongemm.kernels.epilogue import finished
+from tritongemm.kernels.hopper.splitting import _SPECIAL
+from tritongemm.kernels.mainloop import sum_of_products
+from tritongemm.kernels.tiles import extent, tile_of, tiles_in
+
+KEEP, BF16X6, IEEE = 0, 1, 2
+"""Verdicts: the emulated product stands; computed again as bf16x6; computed again with fp32 arithmetic."""
+
+_KEEP, _BF16X6, _IEEE = tl.constexpr(KEEP), tl.constexpr(BF16X6), tl.constexpr(IEEE)
+_INVERSE = tl.constexpr(1 << 40)
+
+
+@triton.jit
+def side_facts(exponents_ptr, energy_ptr, small_ptr, R, K, BLOCK: tl.constexpr):
+    """Facts of an operand's rows: most small numbers, whether any row is special, least exponent, largest and total
+    inverse energy K·2**40 // energy."""
+    small = tl.zeros((BLOCK,), tl.int32)
+    special = tl.zeros((BLOCK,), tl.int32)
+    least = tl.zeros((BLOCK,), tl.int32) + 1000
+    worst = tl.zeros((BLOCK,), tl.int64)
+    total = tl.zeros((BLOCK,), tl.int64)
+    for start in range(0, R, BLOCK):
+        r = start + tl.arange(0, BLOCK)
+        count = tl.load(small_ptr + r, mask=r < R, other=0)
+        energy = tl.load(energy_ptr + r, mask=r < R, other=9223372036854775807)
+        exponent = tl.load(exponents_ptr + r, mask=r < R, other=1000)
+        inverse = (K.to(tl.int64) * _INVERSE) // tl.maximum(energy, 1)
+        small = tl.maximum(small, count & (_SPECIAL - 1))
+        special |= count // _SPECIAL
+        # Rows of zeros, whose energy is set beyond that of any other, are exact in every mode.
+        least = tl.minimum(least, tl.where(energy < 4611686018427387904, exponent, 1000))
+        worst = tl.maximum(worst, inverse)
+        total += inverse
+    return tl.max(small, 0), tl.max(special, 0), tl.min(least, 0), tl.max(worst, 0), tl.sum(total, 0)
+
+
+@triton.jit
+def verdict_kernel(
+    exponents_a, energy_a, small_a, exponents_b, energy_b, small_b, verdict_ptr, M, N, K,
+    most_small, worst_inverse, mean_inverse, least_exponent, OTHERWISE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """verdict[0]: what to do; [1]: whether some row or column is special; [2], [3]: most small numbers of a row of A,
+    of a column of B.
+
+    Args:
+        most_small: Small numbers that a row may hold.
+        worst_inverse: Largest inverse energy of a row.
+        mean_inverse: Largest mean of inverse energies.
+        least_exponent: Exponent of the smallest row that bf16 parts hold without loss.
+        OTHERWISE: Verdict if something is beyond its limit; BF16X6 becomes IEEE for rows below `least_exponent`.
+    """
+    sa, xa, ea, wa, ta = side_facts(exponents_a, energy_a, small_a, M, K, BLOCK)
+    sb, xb, eb, wb, tb = side_facts(exponents_b, energy_b, small_b, N, K, BLOCK)
+    kept = (tl.maximum(sa, sb) <= most_small) & (tl.maximum(wa, wb) <= worst_inverse)
+    kept = kept & (ta // M <= mean_inverse) & (tb // N <= mean_inverse)
+    otherwise = tl.where(tl.minimum(ea, eb) < least_exponent, _IEEE, OTHERWISE)
+    tl.store(verdict_ptr, tl.where(kept, _KEEP, otherwise))
+    tl.store(verdict_ptr + 1, xa | xb)
+    tl.store(verdict_ptr + 2, sa)
+    tl.store(verdict_ptr + 3, sb)
+
+
+@triton.jit
+def rescue_kernel(
+    a_ptr, b_ptr, out_ptr, c_ptr, bias_ptr, verdict_ptr, small_a, small_b, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_om, stride_on, stride_cm, stride_cn, stride_bias, alpha, beta,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr, GUARDED: tl.constexpr, SCALED: tl.constexpr,
+    ACTIVATION: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Computes what the verdict asks for; nothing in most launches, which end after two loads."""
+    verdict = _KEEP
+    if GUARDED:
+        verdict = tl.load(verdict_ptr)
+    special = tl.load(verdict_ptr + 1)
+    tiles = tl.where((verdict != _KEEP) | (special != 0), tiles_in(M, N, BLOCK_M, BLOCK_N), 0)
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        tile_m, tile_n = tile_of(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        m, live_m = extent(tile_m, M, BLOCK_M, WIDE)
+        n, live_n = extent(tile_n, N, BLOCK_N, WIDE)
+        rows = tl.load(small_a + m, mask=live_m, other=0) >= _SPECIAL
+        columns = tl.load(small_b + n, mask=live_n, other=0) >= _SPECIAL
+        here = (tl.max(rows.to(tl.int32), 0) | tl.max(columns.to(tl.int32), 0)) != 0
+        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        if (verdict == _IEEE) | here:
+            total = sum_of_products(
+                a_ptr, b_ptr, m, n, live_m, live_n, 0, K, stride_am, stride_ak, stride_bk, stride_bn,
+                tl.float32, 32, "ieee", None, "", 0, WIDE,
+            )  # fmt: skip
+        flagged = rows[:, None] | columns[None, :]
+        write = flagged
+        if verdict == _BF16X6:
+            other = sum_of_products(
+                a_ptr, b_ptr, m, n, live_m, live_n, 0, K, stride_am, stride_ak, stride_bk, stride_bn,
+                tl.float32, 32, "bf16x6", None, "", 0, WIDE,
+            )  # fmt: skip
+            total = tl.where(flagged, total, other)
+        if (verdict != _KEEP) | here:
+            write = write | (verdict != _KEEP)
+            result = finished(
+                total, m, n, live_m, live_n, c_ptr, bias_ptr, None, None, stride_cm, stride_cn, stride_bias, 0, 0,
+                alpha, beta, SCALED, ACTIVATION,
+            )  # fmt: skip
+            at = out_ptr + m[:, None] * stride_om + n[None, :] * stride_on
+            tl.store(at, result.to(out_ptr.dtype.element_ty), mask=write & live_m[:, None] & live_n[None, :])

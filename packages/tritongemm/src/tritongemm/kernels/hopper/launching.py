@@ -1,0 +1,191 @@
+"""Starts `product_kernel`: which tiles, which layouts, how many programs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tritongemm.elements import strides_of
+from tritongemm.kernels.epilogue import Epilogue
+from tritongemm.kernels.hopper.matrices import (
+    descriptor,
+    gluon_type,
+    multiprocessors,
+    storable,
+    tile_layout,
+)
+from tritongemm.kernels.hopper.product import product_kernel
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a product is cut; a value, chosen per order of summation and problem.
+
+    Attributes:
+        order: The consumer: "chained", "promoted_pairs", "promoted_parts" or "integers".
+        block_m: Rows of a tile, those of both programs of a cluster.
+        block_n: Columns of a tile.
+        block_k: Depth of a stage. A sum's bits depend on it for the two promoted orders.
+        stages: Stages in shared memory.
+        group_m: Rows of tiles that share their columns of B.
+        parts: Parts of each operand.
+        groups: Consumer warpgroups.
+        ctas: Programs of a cluster, 1 or 2.
+        buffers: Pieces of the result in flight per warpgroup.
+        halvings: A warpgroup's columns leave in 2**halvings pieces.
+    """
+
+    order: str
+    block_m: int = 128
+    block_n: int = 256
+    block_k: int = 64
+    stages: int = 3
+    group_m: int = 8
+    parts: int = 1
+    groups: int = 2
+    ctas: int = 1
+    buffers: int = 1
+    halvings: int = 1
+
+    def changed(self, **changes: Any) -> Shape:
+        """This shape with other values."""
+        return replace(self, **changes)
+
+    def shared_memory(self, operand_bytes: int, result_bytes: int) -> int:
+        """Bytes of shared memory of a program, barriers aside."""
+        rows = self.block_m // self.ctas
+        ring = self.stages * self.parts * (rows + self.block_n) * self.block_k * operand_bytes
+        return (
+            ring + self.groups * self.buffers * (rows // self.groups) * (self.block_n >> self.halvings) * result_bytes
+        )
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A product that is computed only if a number in GPU memory has a value.
+
+    Attributes:
+        verdict: int32 tensor whose first element is compared.
+        value: The value.
+    """
+
+    verdict: Any
+    value: int
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Powers of two that rows and columns of an emulated product are multiplied by, as int32 tensors."""
+
+    rows: Any
+    columns: Any
+
+
+def launch(
+    a: Any,
+    b: Any,
+    out: Any,
+    shape: Shape,
+    *,
+    K: int,
+    a_axis: int = 1,
+    b_axis: int = 0,
+    part_rows: tuple[int, int] = (0, 0),
+    scales: Scales | None = None,
+    epilogue: Epilogue | None = None,
+    gate: Gate | None = None,
+    nearest_tf32: bool = False,
+) -> None:
+    """Computes a product on the GPU of its operands.
+
+    Args:
+        a: (M, K) matrix, or its parts below each other.
+        b: (K, N) matrix, or the transpose of its parts below each other.
+        out: (M, N) result with contiguous rows, of any alignment.
+        shape: How to cut it.
+        K: Products per sum.
+        a_axis: a's contiguous axis; 0 for 16-bit types only.
+        b_axis: b's contiguous axis; 1 for 16-bit types only.
+        part_rows: Rows from one part to the next, of A and of B's transpose.
+        scales: Powers of two per row and column.
+        epilogue: What happens to the sums.
+        gate: When to compute at all.
+        nearest_tf32: Whether the copy engine rounds fp32 operands to tf32.
+    """
+    epilogue = Epilogue() if epilogue is None else epilogue
+    M, N = out.shape
+    dtype, result = gluon_type(a), gluon_type(out)
+    split, share = (True, False) if shape.ctas == 2 else (None, None)
+    rows, piece = shape.block_m // shape.groups, shape.block_n >> shape.halvings
+    a_tile = [rows, shape.block_k] if a_axis == 1 else [shape.block_k, rows]
+    b_tile = [shape.block_n, shape.block_k] if b_axis == 0 else [shape.block_k, shape.block_n]
+    c_layout = tile_layout(rows, piece, result, split)
+    engine = storable(out)
+    c = epilogue.c if epilogue.reads_c else None
+    bias = epilogue.bias
+    along_c = (0, 0) if c is None else strides_of(c, "c")
+    tiles = -(-M // shape.block_m) * -(-N // shape.block_n)
+    programs = min(tiles, multiprocessors(out.device.index) // shape.ctas)
+    product_kernel[(programs,)](
+        descriptor(a if a_axis == 1 else a.t(), a_tile, tile_layout(*a_tile, dtype, split), nearest_tf32),
+        descriptor(b.t() if b_axis == 0 else b, b_tile, tile_layout(*b_tile, dtype, share), nearest_tf32),
+        descriptor(out, [rows, piece], c_layout) if engine else None,
+        out,
+        out if c is None else c,
+        out if bias is None else bias,
+        out if epilogue.scale_a is None else epilogue.scale_a,
+        out if epilogue.scale_b is None else epilogue.scale_b,
+        out if scales is None else scales.rows,
+        out if scales is None else scales.columns,
+        out if gate is None else gate.verdict,
+        0 if gate is None else gate.value,
+        float(epilogue.alpha),
+        float(epilogue.beta),
+        M,
+        N,
+        K,
+        *part_rows,
+        out.stride(0),
+        *along_c,
+        0 if bias is None else strides_of(bias, "bias")[0],
+        _along(epilogue.scale_a, 0),
+        _along(epilogue.scale_b, 1),
+        ORDER=shape.order,
+        BLOCK_M=shape.block_m,
+        BLOCK_N=shape.block_n,
+        BLOCK_K=shape.block_k,
+        GROUP_M=shape.group_m,
+        STAGES=shape.stages,
+        PARTS=shape.parts,
+        GROUPS=shape.groups,
+        A_MK=a_axis == 1,
+        B_NK=b_axis == 0,
+        UNROLL=2 if shape.order == "promoted_pairs" else 1,
+        PRECISION="tf32",
+        C_LAYOUT=c_layout,
+        BUFFERS=shape.buffers,
+        HALVINGS=shape.halvings,
+        TMA=engine,
+        SCALED=scales is not None,
+        FACTORS=epilogue.scale_a is not None,
+        ALPHA=epilogue.alpha != 1,
+        ADD=c is not None,
+        BIAS=bias is not None,
+        ACTIVATION=epilogue.activation,
+        GATED=gate is not None,
+        num_warps=4,
+        num_ctas=shape.ctas,
+        maxnreg=168,
+        enable_fp_fusion=True,
+    )
+
+
+def _along(scale: Any, axis: int) -> int:
+    """Elements from one row's (column's) scale to the next; 0 where one scale is for all."""
+    if scale is None or math.prod(scale.shape) == 1:
+        return 0
+    return int(strides_of(scale, "scale")[axis])
+
+
+__all__ = ["Gate", "Scales", "Shape", "launch"]

@@ -1,0 +1,88 @@
+"""Cuts operands into parts on their GPU: which kernel, how much memory."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import triton
+
+from tritongemm.kernels.hopper.splitting import KINDS, column_facts_kernel, split_columns_kernel, split_rows_kernel
+from tritongemm.launches import launch
+
+# Rows of parts are padded to the tallest tile, so that a tile of one part never reads the next.
+_ROWS = 256
+_LONGEST_RESIDENT = 16384
+_TILE_R, _TILE_K = 64, 128
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The parts of an operand's rows, A's or those of B's transpose.
+
+    Attributes:
+        kind: "fp16", "int8" or "bf16".
+        data: The parts below each other, K-major, `rows` rows each.
+        rows: Rows from one part to the next.
+        R: Rows of the operand.
+        K: Their length.
+        exponents: int32 per row: the power of two that sums are multiplied by.
+        energy: int64 per row: sum of squares of its scaled integers; beyond 2**62 for a row of zeros.
+        small: int32 per row: numbers too small for full accuracy, plus 2**30 if it holds Inf or NaN.
+    """
+
+    kind: str
+    data: Any
+    rows: int
+    R: int
+    K: int
+    exponents: Any
+    energy: Any
+    small: Any
+
+
+def split(x: Any, kind: str) -> Parts:
+    """The parts of a matrix's rows.
+
+    Args:
+        x: (R, K) fp32 CUDA tensor of any strides; B is passed as its transpose.
+        kind: "fp16", "int8" or "bf16".
+
+    Returns:
+        The parts.
+    """
+    torch = sys.modules["torch"]
+    R, K = (int(n) for n in x.shape)
+    dtype = {"fp16": torch.float16, "int8": torch.int8, "bf16": torch.bfloat16}[kind]
+    step = 128 // dtype.itemsize
+    pitch, rows = -(-K // step) * step, -(-R // _ROWS) * _ROWS
+    data = torch.empty((KINDS[kind] * rows, pitch), dtype=dtype, device=x.device)
+    beside = x.stride(0) == 1 and x.stride(1) != 1 and R > 1
+    make = torch.zeros if beside else torch.empty
+    facts = make(5 * R + 1, dtype=torch.int32, device=x.device)
+    energy, exponents, small, largest = (
+        facts[: 2 * R].view(torch.int64), facts[2 * R : 3 * R], facts[3 * R : 4 * R], facts[4 * R :],
+    )  # fmt: skip
+    strides = (x.stride(0), x.stride(1))
+    if beside:
+        if kind != "bf16":
+            repeat = max(1, min(8, K // 512))
+            grid = (triton.cdiv(R, 128), triton.cdiv(K, 32 * repeat))
+            launch(
+                column_facts_kernel, grid, x, largest, small, R, K, *strides,
+                KIND=kind, BLOCK_R=128, BLOCK_K=32, REPEAT=repeat, num_warps=4,
+            )  # fmt: skip
+        launch(
+            split_columns_kernel, (triton.cdiv(R, _TILE_R), triton.cdiv(pitch, _TILE_K)), x, largest, data, exponents,
+            energy, small, R, K, pitch, rows * pitch, *strides,
+            KIND=kind, BLOCK_R=_TILE_R, BLOCK_K=_TILE_K, num_warps=8, enable_fp_fusion=True,
+        )  # fmt: skip
+    else:
+        resident = pitch <= _LONGEST_RESIDENT
+        block = triton.next_power_of_2(pitch) if resident else 8192
+        launch(
+            split_rows_kernel, (R,), x, data, exponents, energy, small, K, pitch, rows * pitch, *strides,
+            KIND=kind, BLOCK=block, RESIDENT=resident, num_warps=max(1, min(16, block // 1024)), enable_fp_fusion=True,
+        )  # fmt: skip
+    return Parts(kind, data, rows, R, K, exponents, energy, small)

@@ -1,0 +1,123 @@
+"""The warp-specialised kernel: one entry for all orders of summation."""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from tritongemm.kernels.hopper.consumers import consume
+from tritongemm.kernels.hopper.pipeline import Exit, Tiles, load_tiles, make_ring
+
+_SIZES = [
+    "M",
+    "N",
+    "K",
+    "a_rows",
+    "b_rows",
+    "stride_cm",
+    "stride_dm",
+    "stride_dn",
+    "stride_bias",
+    "stride_sa",
+    "stride_sb",
+    "gate_value",
+]
+
+
+@gluon.jit(do_not_specialize=[*_SIZES, "alpha", "beta"])
+def product_kernel(
+    a_desc,
+    b_desc,
+    c_desc,
+    c_ptr,
+    d_ptr,
+    bias_ptr,
+    row_factors,
+    column_factors,
+    row_exponents,
+    column_exponents,
+    gate_ptr,
+    gate_value,
+    alpha,
+    beta,
+    M,
+    N,
+    K,
+    a_rows,
+    b_rows,
+    stride_cm,
+    stride_dm,
+    stride_dn,
+    stride_bias,
+    stride_sa,
+    stride_sb,
+    ORDER: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    BLOCK_K: gl.constexpr,
+    GROUP_M: gl.constexpr,
+    STAGES: gl.constexpr,
+    PARTS: gl.constexpr,
+    GROUPS: gl.constexpr,
+    A_MK: gl.constexpr,
+    B_NK: gl.constexpr,
+    UNROLL: gl.constexpr,
+    PRECISION: gl.constexpr,
+    C_LAYOUT: gl.constexpr,
+    BUFFERS: gl.constexpr,
+    HALVINGS: gl.constexpr,
+    TMA: gl.constexpr,
+    SCALED: gl.constexpr,
+    FACTORS: gl.constexpr,
+    ALPHA: gl.constexpr,
+    ADD: gl.constexpr,
+    BIAS: gl.constexpr,
+    ACTIVATION: gl.constexpr,
+    GATED: gl.constexpr,
+):
+    """C = activation(alpha·A·B + beta·D + bias), tile by tile, if gate_ptr holds gate_value or GATED is false.
+
+    Args:
+        a_desc: Descriptor of A, its parts below each other every a_rows rows.
+        b_desc: Descriptor of B, likewise every b_rows rows.
+        c_desc: Descriptor of C, None unless TMA.
+        c_ptr, d_ptr, bias_ptr, row_factors, column_factors, row_exponents, column_exponents, gate_ptr: First elements;
+            anything where not used.
+        ORDER: Name of one of the functions of `consumers`.
+    """
+    rows = gl.cdiv(M, BLOCK_M)
+    columns = gl.cdiv(N, BLOCK_N)
+    count = rows * columns
+    if GATED:
+        count = gl.where(gl.load(gate_ptr) == gate_value, count, 0)
+    tiles = Tiles(rows, columns, gl.cdiv(K, BLOCK_K), count, GROUP_M)  # type: ignore[call-arg]
+    ring = make_ring(a_desc, b_desc, STAGES, PARTS, GROUPS, A_MK, B_NK)
+    buffers = gl.allocate_shared_memory(
+        c_ptr.dtype.element_ty, [GROUPS * BUFFERS, BLOCK_M // GROUPS, BLOCK_N >> HALVINGS], C_LAYOUT
+    )
+    leave = Exit(  # type: ignore[call-arg]
+        buffers, c_ptr, d_ptr, bias_ptr, row_factors, column_factors, row_exponents, column_exponents, alpha, beta, M,
+        N, stride_cm, stride_dm, stride_dn, stride_bias, stride_sa, stride_sb, SCALED, FACTORS, ALPHA, ADD, BIAS,
+        ACTIVATION, TMA, BUFFERS, HALVINGS,
+    )  # fmt: skip
+    # The tuples stand where they are used: the front end would turn a string in an assigned tuple into a tensor.
+    if GROUPS == 2:
+        # 128·(240 + 240) + 128·24 registers are the 168 per thread that the kernel starts with.
+        gl.warp_specialize(
+            [
+                (consume, (0, c_desc, ring, tiles, leave, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
+                (consume, (1, c_desc, ring, tiles, leave, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
+                (load_tiles, (a_desc, b_desc, ring, tiles, a_rows, b_rows, BLOCK_M, BLOCK_N, BLOCK_K, UNROLL)),
+            ],
+            [4, 1],
+            [240, 24],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (consume, (0, c_desc, ring, tiles, leave, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
+                (load_tiles, (a_desc, b_desc, ring, tiles, a_rows, b_rows, BLOCK_M, BLOCK_N, BLOCK_K, UNROLL)),
+            ],
+            [1],
+            [24],
+        )

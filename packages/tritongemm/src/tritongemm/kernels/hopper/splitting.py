@@ -1,0 +1,246 @@
+"""Cuts fp32 matrices into parts for a matrix unit: two fp16 numbers, three int8 digits or three bf16 numbers.
+
+**Layout.** Parts are K-major and lie below each other: part p of row r begins at row p·rows + r of a matrix whose rows
+are `pitch` elements apart, zeros behind column K. B is cut as the rows of its transpose. Both come from operands of any
+strides; a transposing kernel reads operands whose rows lie side by side in memory.
+
+**Scales.** fp16 and int8 parts of a row are those of row·2**s, with s chosen so that the largest finite number of the
+row lies in [2**14, 2**15) (fp16), or so that it is at most 8355711 = 127·2**16 + 127·2**8 + 127 as an integer (int8).
+Powers of two lose nothing, whatever the row's size: subnormal rows are scaled up exactly. bf16 parts are not scaled.
+
+**Facts.** In the same pass every row gets what the guard wants to know, in integers, so that no order of adding can
+change a decision: the exponent -s, the sum of squares of the row's scaled integers, how many of its numbers are too
+small for full accuracy, and whether it holds Inf or NaN. Numbers that are not finite become zeros in the parts; the
+outputs they belong to are computed again with fp32 arithmetic (`rescue`).
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+KINDS = {"fp16": 2, "int8": 3, "bf16": 3}
+"""Kinds of parts, and how many of them."""
+
+_MAGIC = tl.constexpr(12582912.0)  # 1.5·2**23: adding and subtracting it rounds |v| < 2**22 to an integer
+_MOST_DIGITS = tl.constexpr(8355711)
+_LARGEST_BF16 = tl.constexpr(3.3895313892515355e38)
+_SPECIAL = tl.constexpr(1 << 30)
+
+
+@triton.jit
+def exponent_of(x):
+    """floor(log2 x) of fp32 numbers x > 0, subnormal ones too; 0 for x = 0."""
+    tiny = x < 1.1754943508222875e-38
+    bits = tl.where(tiny, x * 18446744073709551616.0, x).to(tl.int32, bitcast=True)
+    exponent = (bits >> 23) - 127 - tl.where(tiny, 64, 0)
+    return tl.where(x > 0, exponent, 0)
+
+
+@triton.jit
+def power_of_two(exponent):
+    """2**exponent in fp32, for exponents from -126 to 127."""
+    return ((exponent + 127) << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def times_power(x, exponent):
+    """x·2**exponent, for exponents from -252 to 254, in two exact steps (unless the result is subnormal)."""
+    half = exponent >> 1
+    return x * power_of_two(half) * power_of_two(exponent - half)
+
+
+@triton.jit
+def finite_part(x, KIND: tl.constexpr):
+    """x with zeros for what the parts cannot hold, and where that is."""
+    if KIND == "bf16":
+        special = ~(tl.abs(x) <= _LARGEST_BF16)
+    else:
+        special = ~(tl.abs(x) < float("inf"))
+    return tl.where(special, 0.0, x), special
+
+
+@triton.jit
+def integer_of(v):
+    """fp32 |v| < 2**23 to the nearest integer, ties to even: an addition that pushes the fraction out of 24 bits."""
+    size = tl.abs(v)
+    size = tl.where(size < 4194304.0, (size + _MAGIC) - _MAGIC, (size + 8388608.0) - 8388608.0)
+    return tl.where(v < 0, -size, size).to(tl.int32)
+
+
+@triton.jit
+def shift_for(largest, KIND: tl.constexpr):
+    """The s by which a row with this largest magnitude is scaled."""
+    if KIND == "fp16":
+        return 14 - exponent_of(largest)
+    elif KIND == "int8":
+        shift = 22 - exponent_of(largest)
+        # 2**23 - 1 in three signed bytes needs one more bit at the top than there is.
+        return tl.where(integer_of(times_power(largest, shift)) > _MOST_DIGITS, shift - 1, shift)
+    else:
+        return (largest != largest).to(tl.int32)  # 0 in largest's shape
+
+
+@triton.jit
+def exponent_for(shift, KIND: tl.constexpr):
+    """What a row's sums are multiplied by, as a power of two; int8 digits lack another 2**8 each."""
+    return 8 - shift if KIND == "int8" else -shift
+
+
+@triton.jit
+def store_parts(x, shift, at, part, live, KIND: tl.constexpr):
+    """Stores the parts of finite numbers x of one row (or, with shift broadcast, several).
+
+    Returns:
+        The numbers' scaled integers, for sums of squares, and where a number is too small for full accuracy.
+    """
+    if KIND == "fp16":
+        v = times_power(x, shift)
+        high = v.to(tl.float16)
+        tl.store(at, high, mask=live)
+        tl.store(at + part, (v - high.to(tl.float32)).to(tl.float16), mask=live)
+        # Below 2**-3 the lower part is subnormal.
+        return v.to(tl.int32), (tl.abs(v) < 0.125) & (x != 0)
+    elif KIND == "int8":
+        v = times_power(x, shift)
+        q = integer_of(v)
+        low = ((q + 128) & 255) - 128
+        rest = (q - low) >> 8
+        middle = ((rest + 128) & 255) - 128
+        tl.store(at, ((rest - middle) >> 8).to(tl.int8), mask=live)
+        tl.store(at + part, middle.to(tl.int8), mask=live)
+        tl.store(at + 2 * part, low.to(tl.int8), mask=live)
+        return q >> 8, (tl.abs(v) < 0.5) & (x != 0)
+    else:
+        high = x.to(tl.bfloat16)
+        rest = x - high.to(tl.float32)
+        middle = rest.to(tl.bfloat16)
+        tl.store(at, high, mask=live)
+        tl.store(at + part, middle, mask=live)
+        tl.store(at + 2 * part, (rest - middle.to(tl.float32)).to(tl.bfloat16), mask=live)
+        return tl.zeros_like(x).to(tl.int32), x != x
+
+
+@triton.jit
+def squares(integers):
+    """Their squares in 64 bits."""
+    wide = integers.to(tl.int64)
+    return wide * wide
+
+
+@triton.jit
+def split_rows_kernel(
+    x_ptr,
+    parts_ptr,
+    exponents_ptr,
+    energy_ptr,
+    small_ptr,
+    K,
+    pitch,
+    part,
+    stride_r,
+    stride_k,
+    KIND: tl.constexpr,
+    BLOCK: tl.constexpr,
+    RESIDENT: tl.constexpr,
+):
+    """One row per program. RESIDENT: BLOCK holds a whole row, which is read once; otherwise it is read twice."""
+    row = tl.program_id(0).to(tl.int64)
+    k = tl.arange(0, BLOCK)
+    x_ptr += row * stride_r
+    at = parts_ptr + row * pitch
+    if RESIDENT:
+        raw = tl.load(x_ptr + k.to(tl.int64) * stride_k, mask=k < K, other=0.0)
+        x, special = finite_part(raw, KIND)
+        largest = tl.max(tl.abs(x), 0)
+        specials = tl.max(special.to(tl.int32), 0)
+        shift = shift_for(largest, KIND)
+        integers, small = store_parts(x, shift, at + k, part, k < pitch, KIND)
+        energy = tl.sum(squares(integers), 0)
+        smalls = tl.sum(small.to(tl.int32), 0)
+    else:
+        running = tl.zeros((BLOCK,), tl.float32)
+        found = tl.zeros((BLOCK,), tl.int32)
+        for start in range(0, K, BLOCK):
+            depth = start + k
+            raw = tl.load(x_ptr + depth.to(tl.int64) * stride_k, mask=depth < K, other=0.0)
+            x, special = finite_part(raw, KIND)
+            running = tl.maximum(running, tl.abs(x))
+            found |= special.to(tl.int32)
+        largest = tl.max(running, 0)
+        specials = tl.max(found, 0)
+        shift = shift_for(largest, KIND)
+        sums = tl.zeros((BLOCK,), tl.int64)
+        counts = tl.zeros((BLOCK,), tl.int32)
+        for start in range(0, pitch, BLOCK):
+            depth = start + k
+            raw = tl.load(x_ptr + depth.to(tl.int64) * stride_k, mask=depth < K, other=0.0)
+            x, special = finite_part(raw, KIND)
+            integers, small = store_parts(x, shift, at + depth, part, depth < pitch, KIND)
+            sums += squares(integers)
+            counts += small.to(tl.int32)
+        energy = tl.sum(sums, 0)
+        smalls = tl.sum(counts, 0)
+    tl.store(exponents_ptr + row, exponent_for(shift, KIND))
+    tl.store(energy_ptr + row, tl.where(largest > 0, energy, 9223372036854775807))
+    tl.store(small_ptr + row, smalls + specials * _SPECIAL)
+
+
+@triton.jit
+def column_facts_kernel(
+    x_ptr, largest_ptr, small_ptr, R, K, stride_r, stride_k, KIND: tl.constexpr, BLOCK_R: tl.constexpr,
+    BLOCK_K: tl.constexpr, REPEAT: tl.constexpr,
+):  # fmt: skip
+    """The largest finite magnitude of every row, and whether it holds others, for rows that lie side by side.
+
+    Both arrays begin as zeros; magnitudes are compared as the integers that their bits are.
+    """
+    r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    k = tl.program_id(1) * (BLOCK_K * REPEAT) + tl.arange(0, BLOCK_K)
+    running = tl.zeros((BLOCK_K, BLOCK_R), tl.float32)
+    found = tl.zeros((BLOCK_K, BLOCK_R), tl.int32)
+    for _ in range(REPEAT):
+        at = x_ptr + k.to(tl.int64)[:, None] * stride_k + r.to(tl.int64)[None, :] * stride_r
+        x, special = finite_part(tl.load(at, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0), KIND)
+        running = tl.maximum(running, tl.abs(x))
+        found |= special.to(tl.int32)
+        k += BLOCK_K
+    tl.atomic_max(largest_ptr + r, tl.max(running, 0).to(tl.int32, bitcast=True), mask=r < R, sem="relaxed")
+    specials = tl.max(found, 0)
+    tl.atomic_or(small_ptr + r, specials * _SPECIAL, mask=(r < R) & (specials > 0), sem="relaxed")
+
+
+@triton.jit
+def split_columns_kernel(
+    x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, R, K, pitch, part, stride_r, stride_k,
+    KIND: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Cuts rows that lie side by side, transposing them on the way; atomics add up energies and counts of a row.
+
+    Integers are exact in any order. Energies begin as zeros.
+    """
+    r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
+    from_x = x_ptr + k.to(tl.int64)[:, None] * stride_k + r.to(tl.int64)[None, :] * stride_r
+    raw = tl.trans(tl.load(from_x, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0))
+    x, special = finite_part(raw, KIND)
+    if KIND == "bf16":
+        largest = tl.zeros((BLOCK_R,), tl.float32)
+    else:
+        largest = tl.load(largest_ptr + r, mask=r < R, other=0).to(tl.float32, bitcast=True)
+    shift = shift_for(largest, KIND)
+    at = parts_ptr + r.to(tl.int64)[:, None] * pitch + k[None, :]
+    integers, small = store_parts(x, shift[:, None], at, part, (r < R)[:, None] & (k < pitch)[None, :], KIND)
+    if KIND == "bf16":
+        specials = tl.max(special.to(tl.int32), 1)
+        tl.atomic_or(small_ptr + r, specials * _SPECIAL, mask=(r < R) & (specials > 0), sem="relaxed")
+    else:
+        tl.atomic_add(energy_ptr + r, tl.sum(squares(integers), 1), mask=r < R, sem="relaxed")
+        smalls = tl.sum(small.to(tl.int32), 1)
+        tl.atomic_add(small_ptr + r, smalls, mask=(r < R) & (smalls > 0), sem="relaxed")
+    if (KIND != "bf16") & (tl.program_id(1) == 0):
+        tl.store(exponents_ptr + r, exponent_for(shift, KIND), mask=r < R)
+        # A row of zeros is exact: it must not look like one whose numbers are all too small.
+        tl.atomic_add(
+            energy_ptr + r, tl.where(largest > 0, 0, 4611686018427387904).to(tl.int64), mask=r < R, sem="relaxed"
+        )

@@ -1,0 +1,185 @@
+"""Products on the tensor core, one producer warp and two consumer warpgroups: the fast path for narrow types.
+
+**Summation order.** 16-bit operands, tf32 and "fast" fp8: one chain over k in the tensor core's accumulator
+(`numfmt.matrix_units.chain()`). Promoted fp8: a chain from zero per 128 (64, 32) k, chains added in ascending k in fp32
+(`promote(128)`). Tiles, stages, warpgroups and clusters do not change a bit, nor do M and N: the kernel is batch
+invariant, and shares the bits of the other kernels of its mode.
+
+**Bound.** That of the mode (`tritongemm.modes`).
+
+**What the numbers mean.** The main loop keeps the tensor core busy for about 96 % of the time on large products; what
+is left is the last, partly filled wave of tiles (3 % at 8192 x 6144 x 4096) and the card's power limit. Small M is
+bound by reading B: narrow tiles spread its columns over all multiprocessors without cutting K.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tritongemm.configurations import Config
+from tritongemm.kernels.epilogue import Epilogue
+from tritongemm.kernels.hopper.launching import Shape, launch
+from tritongemm.kernels.hopper.matrices import multiprocessors, readable
+from tritongemm.kernels.problems import Operands
+
+NAME = "warp_specialised"
+
+# Bytes of shared memory for tiles and results; the rest of 227 KiB is for barriers and the compiler.
+_SHARED = 227 * 1024 - 1024
+_LEAST_WORK = 1 << 25
+_MOST_BATCHES = 16
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a mode uses the tensor core for operands of some size.
+
+    Attributes:
+        order: The consumer.
+        block_k: Depth of a stage; part of the promise where the order is promoted.
+        products: Multiply-adds per clock of one multiprocessor.
+        block_n: Widest tile: accumulators must fit the registers.
+        any_axis: Whether operands may be contiguous along M and N.
+        nearest_tf32: Whether operands are rounded on their way in.
+    """
+
+    order: str
+    block_k: int
+    products: int
+    block_n: int = 256
+    any_axis: bool = False
+    nearest_tf32: bool = False
+
+
+_SIXTEEN = Kind("chained", 64, 2048, any_axis=True)
+KINDS: dict[tuple[str, str], Kind] = {
+    ("ieee", "fp16"): _SIXTEEN,
+    ("ieee", "bf16"): _SIXTEEN,
+    ("tf32", "fp32"): Kind("chained", 32, 1024),
+    ("tf32_rounded", "fp32"): Kind("chained", 32, 1024, nearest_tf32=True),
+    **{("fast", fp8): Kind("chained", 128, 4096) for fp8 in ("fp8e4m3fn", "fp8e5m2")},
+    **{
+        (mode, fp8): Kind("promoted_pairs", n, 4096, block_n=128)
+        for fp8 in ("fp8e4m3fn", "fp8e5m2")
+        for mode, n in (("ieee", 128), ("promote128", 128), ("promote64", 64), ("promote32", 32))
+    },
+}
+"""(mode, operand type) -> how."""
+
+
+def shape_of(config: Config, kind: Kind, operand_bytes: int, result_bytes: int) -> Shape:
+    """The launch shape of a configuration: as many stages as asked for, the result in pieces that fit beside them."""
+    groups = 2 if config.block_m // config.ctas >= 128 else 1
+    shape = Shape(
+        kind.order, config.block_m, config.block_n, config.block_k, config.stages, config.group_m, groups=groups,
+        ctas=config.ctas,
+    )  # fmt: skip
+    # A piece is at most 128 columns wide and at least 16.
+    least = max(0, (config.block_n // 128).bit_length() - 1)
+    for halvings in range(least, max(least, (config.block_n // 16).bit_length() - 1) + 1):
+        for buffers in (2, 1):
+            tried = shape.changed(halvings=halvings, buffers=min(buffers, 1 << halvings))
+            if tried.shared_memory(operand_bytes, result_bytes) <= _SHARED:
+                return tried
+    return shape.changed(halvings=least + 1)
+
+
+def _tiles(kind: Kind, operand_bytes: int, result_bytes: int) -> list[Config]:
+    """Configurations of every size of tile, with as many stages as fit."""
+    found = []
+    for block_m, block_n in (
+        (128, 256), (128, 128), (128, 64), (128, 32), (64, 256), (64, 128), (64, 64), (64, 32),
+    ):  # fmt: skip
+        if block_n > kind.block_n:
+            continue
+        # Narrow tiles wait for memory: deeper stages mean fewer barriers for the same bytes in flight.
+        deeper = 2 if kind.order == "chained" and block_m * block_n <= 128 * 64 else 1
+        stage = (block_m + block_n) * kind.block_k * deeper * operand_bytes
+        result = block_m * min(block_n, 128) * result_bytes
+        stages = max(2, min(8, (_SHARED - result) // stage))
+        if (block_m, block_n) == (128, 256) and operand_bytes == 2:
+            stages = 3  # a whole tile of the result then fits beside the ring, and leaves while the next is computed
+        found.append(
+            Config(
+                kernel=NAME, block_m=block_m, block_n=block_n, block_k=kind.block_k * deeper, stages=stages,
+                group_m=4 if kind.order == "promoted_pairs" else 8, warps=4,
+            )
+        )  # fmt: skip
+    return found
+
+
+# Bytes per clock that one multiprocessor gets from the L2 cache, and all together from memory.
+_L2_BYTES, _MEMORY_BYTES = 50, 2390
+_TILE_OVERHEAD = 1500
+
+
+def _clocks(config: Config, kind: Kind, M: int, N: int, K: int, operand_bytes: int, processors: int) -> float:
+    """A product's estimated time: the slower of the multiprocessors, wave by wave, and the memory."""
+    tiles = -(-M // config.block_m) * -(-N // config.block_n)
+    work = config.block_m * config.block_n / kind.products
+    read = (min(M, config.block_m) + min(N, config.block_n)) * operand_bytes / _L2_BYTES
+    tile = K * max(work, read) + _TILE_OVERHEAD
+    memory = (M * K + K * N) * operand_bytes / _MEMORY_BYTES
+    return max(-(-tiles // processors) * tile, memory + tile)
+
+
+def configure(operands: Operands) -> Config:
+    """The configuration with the least estimated time."""
+    kind = KINDS[operands.mode.name, operands.types[0]]
+    size, result = operands.a.element_size(), operands.out.element_size()
+    processors = multiprocessors(operands.out.device.index)
+    M, N, K = operands.M, operands.N, operands.K
+    best = min(_tiles(kind, size, result), key=lambda c: _clocks(c, kind, M, N, K, size, processors))
+    if kind.order == "promoted_pairs" and best.block_m == 128 and min(M, N) >= 8192:
+        return best.changed(block_m=256, ctas=2, group_m=8)
+    return best
+
+
+def supports(operands: Operands, config: Config | None) -> bool:
+    """Whether the kernel takes a product: a mode of the tensor core, enough work, a result it can store."""
+    kind = KINDS.get((operands.mode.name, operands.types[0]))
+    if kind is None or operands.types[0] != operands.types[1]:
+        return False
+    if operands.K == 0 or operands.out.stride(-1) != 1 or str(operands.out.dtype) == "torch.float64":
+        return False
+    if config is None:
+        return operands.batch <= _MOST_BATCHES and operands.M * operands.N * operands.K >= _LEAST_WORK
+    promoted = kind.order != "chained"
+    fits = shape_of(config, kind, operands.a.element_size(), operands.out.element_size())
+    return (
+        config.block_m // config.ctas in (64, 128)
+        and config.ctas <= 2
+        and config.block_n <= kind.block_n
+        and config.block_k >= kind.block_k
+        and (not promoted or config.block_k == kind.block_k)
+        and config.splits == 1
+        and fits.shared_memory(operands.a.element_size(), operands.out.element_size()) <= _SHARED
+    )
+
+
+def run(operands: Operands, config: Config) -> None:
+    """Computes a product or a batch of them."""
+    kind = KINDS[operands.mode.name, operands.types[0]]
+    shape = shape_of(config, kind, operands.a.element_size(), operands.out.element_size())
+    for a, b, out, epilogue in products(operands):
+        left, a_axis = readable(a, None if kind.any_axis else 1)
+        right, b_axis = readable(b, None if kind.any_axis else 0)
+        launch(
+            left, right, out, shape,
+            K=operands.K, a_axis=a_axis, b_axis=b_axis, epilogue=epilogue, nearest_tf32=kind.nearest_tf32,
+        )  # fmt: skip
+
+
+def products(operands: Operands) -> list[tuple[Any, Any, Any, Epilogue]]:
+    """The products of a batch, one by one: a, b, out, epilogue."""
+    epilogue = operands.epilogue
+    if operands.a.ndim == 2:
+        return [(operands.a, operands.b, operands.out, epilogue)]
+    return [
+        (
+            operands.a[i], operands.b[i], operands.out[i],
+            replace(epilogue, c=epilogue.c[i]) if epilogue.reads_c else epilogue,
+        )
+        for i in range(operands.batch)
+    ]  # fmt: skip

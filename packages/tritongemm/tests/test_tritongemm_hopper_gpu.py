@@ -1,0 +1,274 @@
+"""On an H200: the warp-specialised and emulated kernels give the predicted bits, for any shape and strides, and write
+nothing beside their result.
+
+    python3 -m pytest packages/tritongemm/tests/test_tritongemm_hopper_gpu.py -m gpu
+
+No GPU is a failure here, never a skip.
+"""
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def torch():
+    torch = pytest.importorskip("torch", reason="these tests are for a machine with torch and a GPU")
+    assert torch.cuda.is_available(), "no CUDA GPU"
+    return torch
+
+
+def numbers(torch, rows, columns, dtype, seed=0):
+    """Numbers with spread exponents, so that the order of summation shows in the bits."""
+    rng = np.random.default_rng([seed, rows, columns])
+    x = np.ldexp(rng.uniform(-1, 1, (rows, columns)), rng.integers(-4, 5, (rows, columns))).astype(np.float32)
+    return torch.from_numpy(x).cuda().to(dtype)
+
+
+def bits(x):
+    return x.float().cpu().numpy().view(np.uint32)
+
+
+def predicted(torch, mode, a, b):
+    from tritongemm import modes
+
+    names = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8e4m3fn"}
+    wide = [x.float().cpu().numpy() for x in (a, b)]
+    return modes.get(mode).predict(*wide, types=(names[a.dtype], names[b.dtype]))
+
+
+SHAPES = [(64, 64, 64), (128, 256, 256), (130, 200, 67), (1, 513, 300), (300, 96, 520), (257, 1030, 264)]
+TENSOR_CORE = [
+    ("ieee", "bfloat16"), ("ieee", "float16"), ("tf32", "float32"), ("tf32_rounded", "float32"),
+    ("fast", "float8_e4m3fn"), ("ieee", "float8_e4m3fn"), ("promote64", "float8_e4m3fn"),
+]  # fmt: skip
+
+
+def config_for(mode, dtype, **changes):
+    from tritongemm.configurations import Config
+    from tritongemm.kernels.hopper.warp_specialised import KINDS
+
+    names = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8e4m3fn"}
+    kind = KINDS[mode, names[dtype]]
+    given = {"block_m": 128, "block_n": min(kind.block_n, 128), "block_k": kind.block_k, "stages": 3} | changes
+    return Config(kernel="warp_specialised", **given)
+
+
+@pytest.mark.parametrize(("mode", "dtype"), TENSOR_CORE, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_tensor_core_sums_have_the_predicted_bits(torch, mode, dtype, shape):
+    from tritongemm import dispatch
+
+    M, K, N = shape
+    kind = getattr(torch, dtype)
+    a, b = numbers(torch, M, K, kind), numbers(torch, N, K, kind, 1).t()
+    out = torch.full((M, N), float("nan"), device="cuda")
+    dispatch.product(a, b, mode=mode, out=out, config=config_for(mode, dtype))
+    np.testing.assert_array_equal(bits(out), predicted(torch, mode, a, b).view(np.uint32))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"block_n": 256}, {"block_n": 64}, {"block_n": 32}, {"block_m": 64},
+        {"block_m": 64, "block_n": 32, "stages": 6},
+
+        {"block_k": 128, "stages": 2}, {"block_m": 256, "ctas": 2}, {"block_n": 256, "block_m": 256, "ctas": 2},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_tiles_do_not_change_a_bit(torch, changes):
+    from tritongemm import dispatch
+
+    a, b = numbers(torch, 700, 333, torch.bfloat16), numbers(torch, 333, 612, torch.bfloat16, 1)
+    want = dispatch.product(a, b, config=config_for("ieee", "bfloat16"))
+    for _ in range(3):
+        got = dispatch.product(a, b, config=config_for("ieee", "bfloat16", **changes))
+        np.testing.assert_array_equal(bits(got), bits(want))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float8_e4m3fn"])
+def test_strides_do_not_change_a_bit(torch, dtype):
+    from tritongemm import dispatch
+
+    mode = {"bfloat16": "ieee", "float32": "tf32", "float8_e4m3fn": "fast"}[dtype]
+    kind = getattr(torch, dtype)
+    M, K, N = 200, 264, 136
+    a, b = numbers(torch, M, K, kind), numbers(torch, K, N, kind, 1)
+    config = config_for(mode, dtype)
+    want = bits(dispatch.product(a, b, mode=mode, config=config, out_dtype="float32"))
+    gapped_a = torch.zeros((M, 2 * K), device="cuda").to(kind)[:, ::2]
+    gapped_a.copy_(a)
+    odd = torch.zeros(K * N + 3, device="cuda").to(kind)[3:].view(K, N)
+    odd.copy_(b)
+    columns = b.t().contiguous().t()
+    rows = a.t().contiguous().t()
+    for x, y in ((a, columns), (rows, b), (rows, columns), (gapped_a, b), (a, odd), (gapped_a, odd)):
+        got = bits(dispatch.product(x, y, mode=mode, config=config, out_dtype="float32"))
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("N", [1, 7, 8, 9, 63, 65, 100])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_nothing_is_written_beside_the_result(torch, N, dtype):
+    from tritongemm import dispatch
+
+    kind = getattr(torch, dtype)
+    a, b = numbers(torch, 67, 96, torch.bfloat16), numbers(torch, 96, N, torch.bfloat16, 1)
+    for columns in (N + 13, -(-N // 8) * 8 + 16):
+        whole = torch.full((71, columns), 7.0, device="cuda", dtype=kind)
+        out = whole[2:69, 4 : 4 + N] if columns == N + 13 else whole[2:69, 8 : 8 + N]
+        dispatch.product(a, b, out=out, config=config_for("ieee", "bfloat16"))
+        want = dispatch.product(a, b, out_dtype=dtype, config=config_for("ieee", "bfloat16"))
+        np.testing.assert_array_equal(bits(out), bits(want))
+        out.fill_(7.0)
+        assert bool((whole == 7).all())
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
+@pytest.mark.parametrize("mode", ["ieee", "fp16x3", "int8x6"])
+def test_epilogues_have_the_bits_of_the_other_kernels(torch, mode, activation):
+    from tritongemm import dispatch
+    from tritongemm.kernels.epilogue import Epilogue
+
+    kind = torch.bfloat16 if mode == "ieee" else torch.float32
+    M, K, N = 100, 300, 72
+    a, b = numbers(torch, M, K, kind), numbers(torch, K, N, kind, 1)
+    c, bias = numbers(torch, M, N, torch.float32, 2), numbers(torch, 1, N, torch.float32, 3)[0]
+    config = config_for("ieee", "bfloat16") if mode == "ieee" else None
+    for given in (
+        {"c": c, "beta": 0.5, "alpha": 1.25, "bias": bias},
+        {"bias": bias},
+        {"alpha": -3.0},
+        {"c": c, "beta": 1.0},
+    ):
+        epilogue = Epilogue(activation=activation, **given)
+        got = dispatch.product(a, b, mode=mode, out_dtype="float32", epilogue=epilogue, config=config)
+        # The epilogue alone, by the kernel that joins partial sums.
+        sums = dispatch.product(a, b, mode=mode, out_dtype="float32", config=config)
+        from tritongemm import modes
+        from tritongemm.kernels.finishing import finish
+        from tritongemm.kernels.problems import Operands
+
+        want = torch.empty_like(got)
+        finish(Operands.of(a, b, modes.get(mode), out=want, epilogue=epilogue), sums[None, None].contiguous())
+        np.testing.assert_array_equal(bits(got), bits(want))
+
+
+# ------------------------------------------------------------------------------------------------------------ emulation
+def hard(torch, M, K, N):
+    """Rows and columns of every scale, zeros among them."""
+    rng = np.random.default_rng([M, K, N])
+    a, b = rng.normal(size=(M, K)), rng.normal(size=(K, N))
+    powers_m = rng.choice([0, 0, 0, 1, -20, 60, -60, 126, -126, -140], M)
+    powers_n = rng.choice([0, 0, 0, 1, -20, 60, -60, 120, -126, -140], N)
+    with np.errstate(all="ignore"):
+        a, b = np.ldexp(a, powers_m[:, None]).astype(np.float32), np.ldexp(b, powers_n[None, :]).astype(np.float32)
+    a[M // 2] = 0
+    b[:, N // 3] = 0
+    return torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
+
+
+EMULATED_SHAPES = [(64, 64, 64), (130, 200, 67), (3, 5, 4), (1, 1030, 300), (300, 96, 129), (257, 777, 264)]
+
+
+@pytest.mark.parametrize("mode", ["fp16x3", "int8x6"])
+@pytest.mark.parametrize("guard", [True, False])
+@pytest.mark.parametrize("shape", EMULATED_SHAPES, ids=str)
+def test_emulated_products_have_the_predicted_bits(torch, mode, guard, shape):
+    from tritongemm import emulation
+    from tritongemm.kernels.hopper import emulated
+
+    M, K, N = shape
+    a, b = hard(torch, M, K, N)
+    for x, y in ((a, b), (a, b.t().contiguous().t()), (a.t().contiguous().t(), b)):
+        out = torch.full((M, N), float("nan"), device="cuda")
+        facts = emulated.multiply(x, y, out, mode, guard=guard)
+        arithmetic = emulation.FP16X3 if mode == "fp16x3" else emulation.INT8X6
+        want = arithmetic.predict(a.cpu().numpy(), b.cpu().numpy(), guard=guard)
+        np.testing.assert_array_equal(bits(out), want.view(np.uint32))
+        assert guard or int(facts[0]) == emulation.KEEP
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 64), (130, 200, 67), (257, 777, 264)], ids=str)
+def test_bf16x6_has_the_bits_of_the_dot_that_splits_on_the_fly(torch, shape):
+    from tritongemm.kernels.hopper import emulated
+
+    M, K, N = shape
+    a, b = numbers(torch, M, K, torch.float32), numbers(torch, K, N, torch.float32, 1)
+    out = torch.full((M, N), float("nan"), device="cuda")
+    emulated.multiply(a, b, out, "bf16x6")
+    np.testing.assert_array_equal(bits(out), predicted(torch, "bf16x6", a, b).view(np.uint32))
+
+
+@pytest.mark.parametrize("mode", ["fp16x3", "int8x6", "bf16x6"])
+def test_inf_and_nan_come_out_as_fp32_arithmetic_has_them(torch, mode):
+    from tritongemm.kernels.hopper import emulated
+
+    a, b = numbers(torch, 150, 96, torch.float32), numbers(torch, 96, 140, torch.float32, 1)
+    a[3, 5] = float("inf")
+    a[70, 2] = float("nan")
+    a[71, 0], a[71, 1] = float("inf"), float("-inf")
+    b[7, 100] = float("-inf")
+    b[9, 139] = float("nan")
+    b[5, 9] = 0.0
+    out = torch.empty((150, 140), device="cuda")
+    facts = emulated.multiply(a, b, out, mode)
+    want = a.double() @ b.double()
+    assert torch.equal(torch.isnan(out), torch.isnan(want))
+    infinite = torch.isinf(want)
+    assert torch.equal(out[infinite].double(), want[infinite])
+    finite = torch.isfinite(want)
+    assert bool(((out.double() - want).abs() <= 1e-5 * (a.abs().double() @ b.abs().double()))[finite].all())
+    assert int(facts[1]) == 1
+
+
+def test_guard_falls_back_and_says_so(torch):
+    from tritongemm import dispatch, emulation
+
+    a, b = numbers(torch, 140, 256, torch.float32), numbers(torch, 256, 136, torch.float32, 1)
+    dispatch.product(a, b, mode="fp16x3")
+    assert emulation.last_outcome().modes == ("fp16x3",)
+    wide = a.clone()
+    wide[:, 0] *= 2.0**30
+    got = dispatch.product(wide, b, mode="fp16x3")
+    assert emulation.last_outcome().modes == ("bf16x6",)
+    np.testing.assert_array_equal(bits(got), predicted(torch, "fp16x3", wide, b).view(np.uint32))
+    got = dispatch.product(wide, b, mode="int8x6")
+    assert emulation.last_outcome().modes == ("ieee",)
+    np.testing.assert_array_equal(bits(got), predicted(torch, "int8x6", wide, b).view(np.uint32))
+    tiny = wide * 2.0**-120
+    got = dispatch.product(tiny, b, mode="fp16x3")
+    assert emulation.last_outcome().modes == ("ieee",)
+    np.testing.assert_array_equal(bits(got), predicted(torch, "fp16x3", tiny, b).view(np.uint32))
+
+
+def test_int8x6_chunks_long_sums(torch):
+    from tritongemm import emulation
+    from tritongemm.kernels.hopper import emulated
+
+    a, b = numbers(torch, 9, 70000, torch.float32), numbers(torch, 70000, 12, torch.float32, 1)
+    a[:4] = 1.0  # digits of one sign: int32 would overflow
+    b[:, :5] = 0.999999
+    out = torch.empty((9, 12), device="cuda")
+    emulated.multiply(a, b, out, "int8x6", guard=False)
+    want = emulation.INT8X6.predict(a.cpu().numpy(), b.cpu().numpy(), guard=False)
+    np.testing.assert_array_equal(bits(out), want.view(np.uint32))
+
+
+def test_products_in_a_cuda_graph_decide_again_on_new_data(torch):
+    from tritongemm.kernels.hopper import emulated
+
+    a, b = numbers(torch, 140, 256, torch.float32), numbers(torch, 256, 136, torch.float32, 1)
+    out = torch.empty((140, 136), device="cuda")
+    emulated.multiply(a, b, out, "fp16x3")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        facts = emulated.multiply(a, b, out, "fp16x3")
+    graph.replay()
+    assert int(facts[0]) == 0
+    a[:, 0] *= 2.0**30
+    graph.replay()
+    assert int(facts[0]) == 1
+    np.testing.assert_array_equal(bits(out), predicted(torch, "fp16x3", a, b).view(np.uint32))
