@@ -111,3 +111,14 @@ def row_sums_of_product(a, b, o, M: tl.constexpr, N: tl.constexpr, K: tl.constex
     x = tl.load(a + m[:, None] * K + k[None, :])
     y = tl.load(b + k[:, None] * N + n[None, :])
     tl.store(o + m, tl.sum(tl.dot(x, y), 1))
+
+
+@triton.jit
+def transposed_loads(a, b, c, depth, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    left = tl.make_tensor_descriptor(a, [M, depth], [depth, 1], [M, K])
+    right = tl.make_tensor_descriptor(b, [N, depth], [depth, 1], [N, K])
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, depth, K):
+        acc = tl.dot(left.load([0, k]), right.load([0, k]).T, acc)
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    tl.store(c + m[:, None] * N + n[None, :], acc)

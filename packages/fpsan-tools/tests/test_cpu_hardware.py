@@ -261,6 +261,7 @@ def dtype(name):
         ("e4m3", "ieee", None, True, (64, 32, 64)),
         ("e4m3", "ieee", None, False, (64, 32, 64)),
         ("e4m3", "ieee", 32, True, (64, 32, 64)),
+        ("e4m3", "ieee", 64, True, (64, 32, 64)),  # promoted once per tl.dot
         ("fp16", "ieee", None, True, (32, 32, 32)),
         ("e4m3", "ieee", None, True, (32, 32, 64)),
         ("e4m3", "ieee", None, False, (32, 16, 64)),
@@ -287,6 +288,16 @@ def test_products_follow_the_matrix_unit_s_model(name, precision, imprecise, fol
     )
     expected = matrix_units.matmul(a, b, inputs=inputs, schedule=schedule)
     np.testing.assert_array_equal(c, expected)
+
+
+def test_operands_that_a_descriptor_loads_can_be_transposed():
+    """The compiler transposes shared memory before the copy into it: the view must show what comes later."""
+    m, n, k = 64, 32, 64
+    rng = np.random.default_rng(10)
+    a, b = rng.integers(-8, 8, (m, 2 * k)).astype(np.float16), rng.integers(-8, 8, (n, 2 * k)).astype(np.float16)
+    c = np.zeros((m, n), F32)
+    run(kernels.transposed_loads, (1,), a, b, c, 2 * k, M=m, N=n, K=k)
+    np.testing.assert_array_equal(c, a.astype(F32) @ b.astype(F32).T)
 
 
 def test_sums_over_a_matrix_unit_s_layout():
