@@ -394,20 +394,48 @@ HEADS = {
 }  # fmt: skip
 
 
-def is_gemm(name: str) -> bool:
-    """Whether a file holds speeds of matrix products, which have a view of their own."""
-    return "-gemm" in name
-
-
 @view
 def speed(name: str, data: Data) -> Iterator[str]:
-    """A benchmark's rows, a chart and a table for each shape."""
-    if is_gemm(name) or not isinstance(data.get("rows"), list):
+    """Every benchmark that no other view shows: rows as charts, calls by type as charts, anything else as it is."""
+    if any(fnmatchcase(name, pattern) for pattern in CLAIMED):
         return
     yield f"## {title(name)} {{ #{name} }}\n"
     yield from source(name, data)
     yield ""
-    rows = data["rows"]
+    if isinstance(data.get("rows"), list):
+        yield from _charts(data["rows"])
+        return
+    calls = {key: value for key, value in data.items() if _is_calls(value)}
+    for key, value in calls.items():
+        charted = [(call, f["us"], f"{figure(f['us'])} µs ({figure(f['ratio'])}×)") for call, f in value.items()]
+        peers = [call for call, f in value.items() if f["ratio"] == 1]
+        yield bars(f"{key}: CPU time per call (in brackets: relative to the peer's); shorter is better", charted, peers)
+        yield ""
+    if not calls:
+        yield from (
+            f"- {escape(sentence, quote=False)}" for sentence in (data.get("verdict") or {}).get("sentences", [])
+        )
+        text = json.dumps(data, indent=1, ensure_ascii=False)
+        lines = text.splitlines()[:80]
+        yield "\n<details><summary>The file</summary>"
+        yield f"<pre><code>{escape(chr(10).join(lines), quote=False).replace(chr(10), '&#10;')}</code></pre></details>"
+
+
+# Files that views of their own show.
+CLAIMED = (
+    "*-gemm", "*-gemm-small", "nvidia-h200-audit", "*-matrix-units-dots", "*-matrix-units-identified",
+    "*-matrix-units-libraries", "fpsan-mutants",
+)  # fmt: skip
+
+
+def _is_calls(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(
+        isinstance(entry, dict) and {"us", "ratio"} <= set(entry) for entry in value.values()
+    )  # fmt: skip
+
+
+def _charts(rows: list[Data]) -> Iterator[str]:
+    """A chart for each shape and unit of a benchmark's rows."""
     # Figures in one unit on one shape compare with each other.
     groups: dict[tuple[str, str], list[Data]] = {}
     for row in rows:
@@ -436,7 +464,105 @@ def _with_ratio(row: Data) -> str:
 
 @view
 def gemm(name: str, data: Data) -> Iterator[str]:
-    """Speeds of matrix products: for each shape a chart and a table, from whatever columns the rows have."""
+    """Speeds of matrix products next to the vendor's: a chart and a table for each shape, small ones in one table."""
+    figures = data.get("figures")
+    if not isinstance(figures, list) or not figures:
+        yield from _plain_gemm(name, data)
+        return
+    yield f"## {title(name)} {{ #{name} }}\n"
+    yield from source(name, data)
+    yield ""
+    shapes = list(dict.fromkeys(tuple(f["shape"]) for f in figures))
+    for shape in (shape for shape in shapes if min(shape) > SMALL):
+        yield from _products(shape, [f for f in figures if tuple(f["shape"]) == shape])
+    few = [f for f in figures if min(f["shape"]) <= SMALL]
+    if few:
+        yield "### Few rows\n"
+        yield (
+            "*Invariant* is the default: a row's bits do not depend on how many rows come along. Without that promise "
+            "K may be cut into parts.\n"
+        )
+        rows = [_few(shape, [f for f in few if tuple(f["shape"]) == shape]) for shape in shapes if min(shape) <= SMALL]
+        head = ["M × K × N", "ms", "vendor's ms", "ratio", "ratio, not invariant"]
+        yield from table(head, rows)
+        yield ""
+    limits = data.get("ceilings")
+    if limits:
+        told = ", ".join(f"{unit} {figure(value)}" for unit, value in limits.items())
+        yield f"Ceilings, the vendor's best with each unit at 8192³ in TFLOP/s: {told}.\n"
+
+
+SMALL = 128
+
+
+def _by(figures: list[Data], contestant: str, regime: str) -> Data:
+    return next((f for f in figures if f.get("contestant") == contestant and f.get("regime") == regime), {})
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return "\u00a0×\u00a0".join(map(str, shape))
+
+
+def _products(shape: tuple[int, ...], figures: list[Data]) -> Iterator[str]:
+    """One large product in every family."""
+    yield f"### {_sizes(shape)} (M × K × N)\n"
+    charted, rows = [("vendor", 1.0, "1.00×")], []
+    for family in dict.fromkeys(f["family"] for f in figures):
+        of = [f for f in figures if f["family"] == family]
+        cool, hot = _by(of, "ours", "cool"), _by(of, "ours", "hot")
+        theirs = [_by(of, "vendor", regime).get("tflops") for regime in ("cool", "hot")]
+        if not cool:
+            rows.append([family, *[""] * 9, escape(str(of[0].get("failed", ""))[:80], quote=False)])
+            continue
+        charted.append((family, cool["ratio"], f"{cool['ratio']:.2f}×"))
+        error = cool.get("error") or {}
+        mine, other = error.get("error") or {}, error.get("vendor_error") or {}
+        rows.append(
+            [family, *(_whole(x) for x in (cool.get("tflops"), theirs[0], hot.get("tflops"), theirs[1])),
+             *(_times(f.get("ratio")) for f in (cool, hot)), _percent(cool.get("share")),
+             _pair(mine), _pair(other), "equal bits" if error.get("equal_bits") else ""]
+        )  # fmt: skip
+    yield bars("speed relative to the vendor's library, cool: longer is faster", charted, ["vendor"])
+    yield ""
+    head = ["product", "cool", "vendor", "hot", "vendor", "ratio, cool", "ratio, hot", "of the unit's ceiling",
+            "error: rms, largest", "vendor's error", ""]  # fmt: skip
+    yield from table(head, rows)
+    clocks = [f["mhz"] for f in figures if f.get("mhz")]
+    watts = [f["watts"] for f in figures if f.get("watts")]
+    state = (
+        f" Clock {min(clocks):.0f} to {max(clocks):.0f} MHz, {min(watts):.0f} to {max(watts):.0f} W." if clocks else ""
+    )
+    yield f"\nTFLOP/s; errors in units of u·Σ|p|.{state}\n"
+
+
+def _few(shape: tuple[int, ...], figures: list[Data]) -> list[str]:
+    ours, theirs = _by(figures, "ours", "cool"), _by(figures, "vendor", "cool")
+    loose = _by(figures, "ours, not invariant", "cool")
+    return [
+        _sizes(shape),
+        *(figure(f.get("ms")) for f in (ours, theirs)),
+        *(_times(f.get("ratio")) for f in (ours, loose)),
+    ]
+
+
+def _whole(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}" if value >= 100 else figure(value)
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}×"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.0f} %"
+
+
+def _pair(error: Data) -> str:
+    return f"{figure(error['rms'])}, {figure(error['max'])}" if "rms" in error else ""
+
+
+def _plain_gemm(name: str, data: Data) -> Iterator[str]:
+    """Rows with any columns: for each shape a chart and a table."""
     rows = data.get("rows")
     if not isinstance(rows, list) or not rows:
         return

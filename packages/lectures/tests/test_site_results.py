@@ -44,12 +44,10 @@ def test_every_measured_file_is_shown_on_a_page(name: str, pages: dict[str, list
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_says_where_and_when_it_was_measured(name: str) -> None:
+def test_every_file_says_where_it_was_measured(name: str) -> None:
     facts = site_results.facts(name, read(name))
-    assert facts.get("machine")
-    assert re.fullmatch(r"20\d\d-\d\d-\d\d.*", facts.get("recorded", "")), (
-        f'{name}: write "date" into the file, or into bench/results/recorded.toml'
-    )
+    assert facts.get("machine"), f'{name}: write "machine" into the file, or into bench/results/recorded.toml'
+    assert re.fullmatch(r"(20\d\d-\d\d-\d\d.*)?", facts.get("recorded", ""))
 
 
 def test_what_is_recorded_beside_belongs_to_a_file() -> None:
@@ -104,13 +102,55 @@ def test_speeds_of_products_with_any_columns_are_shown(tmp_path: Path) -> None:
         ("8192^3", "ieee", 47, 46.0, 0.93, "<equal>"),
     ]
     rows = [dict(zip(columns, row, strict=True)) for row in figures]
-    text = site_results.render("gemm", "*-gemm*", planted(tmp_path, "nvidia-h200-gemm", rows))
+    text = site_results.render("gemm", "*-gemm", planted(tmp_path, "nvidia-h200-gemm", rows))
     assert "### 4096, 4096, 4096" in text
     assert "### 8192^3" in text
     for shown in ("256", "240", "4.50", "0.061 u", "&lt;equal&gt;", "fp16x3"):
         assert shown in text
     assert site_results.render("gemm", "*-gemm*", tmp_path / "nothing") == ""
     assert site_results.render("speed", "*", tmp_path) == "", "products have a page of their own"
+
+
+def product(contestant: str, regime: str, shape: tuple[int, ...] = (4096, 4096, 4096), **facts: object) -> dict:
+    figures = {"ms": 0.5, "tflops": 50.0, "ratio": 1.0, "spread": 0.01, "mhz": 1900, "watts": 600, "share": None}
+    return {"family": "fp16x3", "contestant": contestant, "shape": shape, "regime": regime, **figures, **facts}
+
+
+def test_duels_with_the_vendor_are_shown_with_their_errors(tmp_path: Path) -> None:
+    error = {"error": {"rms": 0.0612, "max": 0.64}, "vendor_error": {"rms": 0.4, "max": 5.9}, "equal_bits": False}
+    few = (16, 4096, 7168)
+    figures = [
+        product("vendor", "cool"), product("vendor", "hot", tflops=48.0),
+        product("ours", "cool", tflops=225.4, ratio=4.512, share=0.81, error=error),
+        product("ours", "hot", tflops=190.2, ratio=3.96),
+        product("vendor", "cool", few, ms=0.03), product("ours", "cool", few, ms=0.04, ratio=0.75),
+        product("ours, not invariant", "cool", few, ms=0.032, ratio=0.94),
+        {"family": "int8x6", "shape": [4096, 4096, 4096], "failed": "no result within 60 s"},
+    ]  # fmt: skip
+    data = {"device": "NVIDIA H200", "torch": "2.11.0", "ceilings": {"16 bit": 833.0}, "figures": figures}
+    (tmp_path / "x-gemm.json").write_text(json.dumps(data))
+    text = site_results.render("gemm", "*-gemm", tmp_path)
+    row = next(line for line in text.splitlines() if line.startswith("| fp16x3"))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:10] == ["225", "50.0", "190", "48.0", "4.51×", "3.96×", "81 %", "0.0612, 0.640", "0.400, 5.90"]
+    assert "no result within 60 s" in text
+    assert "| 16\u00a0×\u00a04096\u00a0×\u00a07168 | 0.0400 | 0.0300 | 0.75× | 0.94× |" in text
+    assert "16 bit 833" in text
+    assert "1900" in text
+
+
+def test_calls_and_files_of_any_other_kind_are_shown(tmp_path: Path) -> None:
+    calls = {
+        "device": "NVIDIA H200",
+        "float32": {"torch.matmul": {"us": 4.0, "ratio": 1.0}, "mm": {"us": 5.5, "ratio": 1.38}},
+    }
+    (tmp_path / "x-overhead.json").write_text(json.dumps(calls))
+    (tmp_path / "y.json").write_text(json.dumps({"what": ["<ever>"], "verdict": {"sentences": ["It <holds>."]}}))
+    text = site_results.render("speed", "*", tmp_path)
+    assert "5.50 µs (1.38×)" in text
+    assert "- It &lt;holds&gt;." in text
+    assert "&lt;ever&gt;" in text
+    assert "\n\n" not in text[text.index("<details>") : text.index("</details>")], "a blank line ends HTML in Markdown"
 
 
 def test_an_unknown_view_is_an_error() -> None:
