@@ -4,6 +4,8 @@ import numpy as np
 import triton
 import triton.language as tl
 
+import fpsan_tools
+
 
 def strides(x):
     return x.stride() if callable(getattr(x, "stride", None)) else tuple(s // x.itemsize for s in x.strides)
@@ -13,6 +15,8 @@ def like(x, shape=None, dtype=None):
     """An uninitialised array of x's library."""
     if hasattr(x, "new_empty"):
         return x.new_empty(tuple(x.shape if shape is None else shape), dtype=dtype or x.dtype)
+    if hasattr(x, "array"):
+        return fpsan_tools.typed(np.empty(x.shape if shape is None else shape, x.array.dtype), str(x.dtype))
     return np.empty(x.shape if shape is None else shape, dtype or x.dtype)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import fpsan_tools
 from tritongemm.auditing.cases import Case
-from tritongemm.auditing.trials import Refused, Spec, drawn, make_inputs
+from tritongemm.auditing.trials import Refused, Spec, by_name, drawn, make_inputs
 from tritongemm.errors import TritongemmError, one_line
 from tritongemm.matrices import is_torch
 
@@ -76,8 +76,8 @@ def compare_payloads(case: Case, engine: str, dtype: str | None, seed: int, budg
     try:
         with np.errstate(all="ignore"):
             verdict = fpsan_tools.check(
-                case.kernel, other, make, engine=engine, seeds=(seed, seed + 1), sizes=sizes, budget=budget,
-                diagnose=budget > 0,
+                by_name(case.kernel), by_name(other), make, engine=engine, seeds=(seed, seed + 1), sizes=sizes,
+                budget=budget, diagnose=budget > 0,
             )  # fmt: skip
     except (fpsan_tools.FpsanError, TritongemmError, Refused) as error:
         status, reason = _why_not(error, against)

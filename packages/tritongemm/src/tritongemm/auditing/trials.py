@@ -283,6 +283,18 @@ def _parameters(side: Callable[..., Any]) -> list[inspect.Parameter] | None:
     return None if any(p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) for p in found) else found
 
 
+def by_name(side: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that takes its inputs by name, for one that takes them by position only."""
+    if _parameters(side) is not None:
+        return side
+
+    def positional(**inputs: Any) -> Any:
+        return side(*inputs.values())
+
+    positional.__name__ = str(getattr(side, "__name__", type(side).__name__))
+    return positional
+
+
 def _copy(x: Any) -> Any:
     if is_torch(x):
         return x.detach().clone()

@@ -273,9 +273,11 @@ def _compare(v: Verdict, contestants: tuple[Contestant, Contestant], e: Rounding
     if e.equal == e.evaluated:
         v.sentences.append(f"Rounding: all {e.evaluated:,} floats are equal bit for bit.")
         return
-    better, worse = (first, second) if a.rms_scaled <= b.rms_scaled else (second, first)
-    low, high = e.main[better.letter].rms_scaled, e.main[worse.letter].rms_scaled
-    figures = f"rms {figure(low)} against {figure(high)} u·sum|p|"
+    narrow = a.dtype != "fp32"
+    by = {"A": a.rms_out if narrow else a.rms_scaled, "B": b.rms_out if narrow else b.rms_scaled}
+    better, worse = (first, second) if by["A"] <= by["B"] else (second, first)
+    low, high = by[better.letter], by[worse.letter]
+    figures = f"rms {figure(low)} against {figure(high)} " + (f"roundings of {a.dtype}" if narrow else "u·sum|p|")
     if high <= _NOTICEABLE * low:
         accuracy = f"are about equally accurate ({figures})"
         v.sentences.append(f"Rounding: A ({first.name}) and B ({second.name}) {accuracy}.")
@@ -292,9 +294,10 @@ def _compare(v: Verdict, contestants: tuple[Contestant, Contestant], e: Rounding
     for c in contestants:
         found = e.identified[c.letter]
         if found.order is not None:
+            hides = f", though the rounding to {a.dtype} hides most of it" if narrow else ""
             v.sentences.append(
                 f"{c.letter} adds as {found.order.describe()}: that order, simulated, gives its bits in all "
-                f"{found.outputs:,} outputs tried."
+                f"{found.outputs:,} outputs tried{hides}."
             )
 
 

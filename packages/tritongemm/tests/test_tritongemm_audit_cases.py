@@ -1,0 +1,505 @@
+"""Audits of kernels of any signature: right ones pass, and each planted mistake fails with its reason."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fpsan_tools
+import numfmt
+import tritongemm
+from tritongemm.__main__ import main
+from tritongemm.auditing import cases
+from tritongemm.auditing.cases import Case
+from tritongemm.auditing.distributions import CHANGES, TEXT, changes_named
+from tritongemm.auditing.kernel_audit import Growth, plan
+from tritongemm.auditing.measured import measure, torch_tolerance
+from tritongemm.auditing.trials import Spec, Values, changed, in_float64, widened
+from tritongemm.errors import UsageError
+
+ck = pytest.importorskip("tritongemm_case_kernels")
+
+pytestmark = pytest.mark.triton
+
+
+def audit(kernel, reference, inputs, **how):
+    how = {"device": "cpu", "max_time": 300, "distributions": [], **how}
+    return tritongemm.audit_kernel(kernel, reference, inputs, **how)
+
+
+def rows(rng, rows=5, columns=48):
+    return {"x": rng.standard_normal((rows, columns)).astype(np.float32)}
+
+
+def softmax(x):
+    p = np.exp(x - x.max(axis=1, keepdims=True))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def told(result):
+    return " ".join([*result.verdict.failures, *result.verdict.doubts])
+
+
+def softmax_audit(mistake, **how):
+    how = {"tiles": {"columns": 16}, "distributions": ["extreme", "wide"], **how}
+    return audit(lambda x: ck.softmax(x, mistake), softmax, rows, name="softmax", **how)
+
+
+def test_a_right_softmax_passes_with_its_algebra_not_applicable():
+    result = softmax_audit("none", reduced="columns")
+    assert result.status == "PASS WITH LIMITATIONS"
+    assert result.algebra.status == "not applicable"
+    assert "computed by NumPy" in result.algebra.reason
+    assert all(m.accepted and m.formula <= 1 for m in result.sides[0].measured)
+    tried = {(m.spec.why, m.spec.change, m.shape) for m in result.sides[0].measured}
+    assert ("one less than a tile", "as drawn", (5, 15)) in tried
+    assert ("one more than a tile", "as drawn", (5, 17)) in tried
+    assert ("the smallest", "as drawn", (1, 1)) in tried
+    assert {change for _, change, _ in tried} == {"as drawn", "extreme", "wide"}
+    (growth,) = result.growth
+    assert growth.lengths == (48, 96, 192, 384)
+    assert "no more than noise" in " ".join(result.verdict.sentences)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        ("no max", ["NaN or infinity in", "a softmax do whose maximum is not subtracted first", "right as drawn"]),
+        ("mask tail missing", ["right where columns is a multiple of 16", "a tail is handled wrongly", "no rounding"]),
+        ("fp16 sum", ["The formula is right", "It is rounding", "tl.sum(p.to(tl.float16)"]),
+        ("wrong scale", ["All its results are 0.5 times the right ones", "no rounding", "wrong in all"]),
+    ],
+)
+def test_a_mistake_in_a_softmax_fails_with_its_reason(mistake, words):
+    result = softmax_audit(mistake)
+    assert result.status == "FAIL"
+    assert result.exit_code == 1
+    for text in words:
+        assert text in told(result)
+
+
+def norm_inputs(rng, rows=4, columns=48):
+    x = rng.standard_normal((rows, columns)).astype(np.float32)
+    return {"x": x, "w": rng.uniform(0.5, 1.5, columns).astype(np.float32)}
+
+
+def rms_norm(x, w):
+    return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-5) * w
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        ("none", []),
+        ("eps misplaced", ["no rounding", "inputs tiny"]),
+        ("block instead of columns", ["All its results are 1.1547 times the right ones"]),
+    ],
+)
+def test_mistakes_in_a_norm(mistake, words):
+    result = audit(
+        lambda x, w: ck.rms_norm(x, w, mistake), rms_norm, norm_inputs, distributions=["tiny", "flat"], varied=["x"]
+    )
+    assert result.status == ("FAIL" if words else "PASS WITH LIMITATIONS"), told(result)
+    for text in words:
+        assert text in told(result)
+
+
+def test_a_formula_that_narrow_results_hide_is_found_all_the_same():
+    """eps beside the root changes results by 1e-5: nothing in bf16, until inputs are small, or nothing is rounded."""
+    result = audit(
+        lambda x, w: ck.rms_norm(x, w, "eps misplaced"), rms_norm, norm_inputs, distributions=["tiny"], varied=["x"],
+        dtype="bf16",
+    )  # fmt: skip
+    assert {m.dtype for m in result.sides[0].measured} == {"bf16"}
+    assert result.status == "FAIL"
+    drawn = [m for m in result.sides[0].measured if m.spec.change == "as drawn"]
+    assert all(m.accepted for m in drawn)
+    assert "It is right as drawn, and wrong with inputs tiny" in told(result)
+
+
+def keys_and_queries(rng, queries=16, keys=40):
+    return {n: rng.standard_normal((s, 16)).astype(np.float32) for n, s in (("q", queries), ("k", keys), ("v", keys))}
+
+
+def attention(q, k, v):
+    return softmax(q @ k.T * q.shape[1] ** -0.5) @ v
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        ("none", []),
+        ("last block dropped", ["no rounding"]),
+        ("key tail unmasked", ["right where keys is a multiple of 16"]),
+        ("tile counted twice", ["no rounding", "keys = 64, and right at queries = 16, keys = 15"]),
+        ("not rescaled", ["no rounding", "keys = 64, and right at queries = 16, keys = 15"]),
+        ("wrong scale", ["no rounding", "right at queries = 16, keys = 1"]),
+    ],
+)
+def test_mistakes_in_an_attention(mistake, words):
+    result = audit(
+        lambda q, k, v: ck.attention(q, k, v, mistake), attention, keys_and_queries, tiles={"keys": 16},
+        multiples={"queries": 16}, shapes=[{"queries": 32, "keys": 64}],
+    )  # fmt: skip
+    assert result.status == ("FAIL" if words else "PASS WITH LIMITATIONS"), told(result)
+    for text in words:
+        assert text in told(result)
+
+
+def quantised_inputs(rng, M=18, N=20, K=70):
+    def quantise(x):
+        scale = np.abs(x).max(axis=1, keepdims=True) / 448
+        return numfmt.FP8_E4M3.encode(x / scale).astype(np.uint8), scale[:, 0].astype(np.float32)
+
+    (a, scale_a), (b, scale_b) = (quantise(rng.standard_normal(shape)) for shape in ((M, K), (N, K)))
+    typed = {n: fpsan_tools.typed(x, "fp8e4m3fn") for n, x in (("a", a), ("b", np.ascontiguousarray(b.T)))}
+    return {**typed, "scale_a": scale_a, "scale_b": scale_b}
+
+
+def scaled_product(a, b, scale_a, scale_b):
+    return (a @ b) * scale_a[:, None] * scale_b
+
+
+def scaled_row_by_row(a, b, scale_a, scale_b):
+    return ck.quantised(a, b, scale_a, scale_b)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [("none", []), ("one scale forgotten", ["no rounding"]), ("scale of the wrong row", ["no rounding"])],
+)
+def test_quantised_products_with_scales_and_a_rival(mistake, words):
+    result = audit(
+        lambda a, b, scale_a, scale_b: ck.quantised(a, b, scale_a, scale_b, mistake), scaled_product,
+        quantised_inputs, rival=scaled_row_by_row, tiles={"K": 32},
+    )  # fmt: skip
+    assert [s.letter for s in result.sides] == ["A", "B"]
+    assert result.status == ("FAIL" if words else "PASS"), told(result)
+    assert result.algebra.status == ("different" if words else "same")
+    for text in words:
+        assert text in told(result)
+    if not words:
+        assert "are equally accurate" in " ".join(result.verdict.sentences)
+
+
+@pytest.mark.torch
+def test_payloads_of_a_pytorch_reference_are_compared():
+    torch = pytest.importorskip("torch")
+
+    def matrices(rng, M=17, N=9, K=33):
+        return {
+            n: torch.from_numpy(rng.standard_normal(s).astype(np.float32)) for n, s in (("a", (M, K)), ("b", (K, N)))
+        }
+
+    from tritongemm.kernels.blocked import blocked
+
+    result = audit(lambda a, b: blocked(a, b), torch.matmul, matrices, name="blocked")
+    assert result.status == "PASS", str(result)
+    assert result.algebra.status == "same"
+    assert "Same algebra: A (blocked) and matmul" in result.verdict.sentences[0]
+
+    def dropped(a, b):
+        return blocked(a[:, :-1].contiguous(), b[:-1].contiguous())
+
+    wrong = audit(dropped, torch.matmul, matrices)
+    assert wrong.status == "FAIL"
+    assert "Different algebra: this is no rounding." in told(wrong)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("mistake", ["none", "sum forgotten"])
+def test_gradients_are_audited(mistake):
+    torch = pytest.importorskip("torch")
+
+    class Softmax(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = ck.softmax(x)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, dy):
+            (y,) = ctx.saved_tensors
+            dx = torch.empty_like(y)
+            ck.softmax_gradient_kernel[(y.shape[0],)](
+                y, dy.contiguous(), dx, y.shape[1], y.stride(0), MISTAKE=mistake, BLOCK=64
+            )
+            return dx
+
+    result = audit(
+        lambda x: Softmax.apply(x), lambda x: torch.softmax(x, 1),
+        lambda rng, m=5, n=48: {"x": torch.from_numpy(rng.standard_normal((m, n)).astype(np.float32))},
+        gradients=["x"],
+    )  # fmt: skip
+    assert {m.output for m in result.sides[0].measured} == {"result", "dx"}
+    assert all(m.accepted for m in result.sides[0].measured if m.output == "result")
+    assert result.status == ("PASS WITH LIMITATIONS" if mistake == "none" else "FAIL"), told(result)
+    if mistake != "none":
+        assert "error of 'dx'" in told(result)
+        assert "error of 'result'" not in told(result)
+
+
+@pytest.mark.torch
+def test_a_function_of_pytorch_has_no_algebra_and_its_approximation_is_a_fail():
+    torch = pytest.importorskip("torch")
+
+    def inputs(rng, n=60):
+        return {"x": torch.from_numpy(rng.standard_normal(n).astype(np.float32))}
+
+    gelu = torch.nn.functional.gelu
+    fine = audit(lambda x: gelu(x), lambda x: gelu(x), inputs)
+    assert fine.status.startswith("PASS")
+    assert audit(lambda x: gelu(x, approximate="tanh"), lambda x: gelu(x), inputs).status == "FAIL"
+
+
+def test_a_function_that_launches_nothing_is_not_applicable():
+    result = audit(lambda x: softmax(x), softmax, rows)
+    assert result.status == "PASS WITH LIMITATIONS"
+    assert result.algebra.status == "not applicable"
+    assert all(m.formula is None for m in result.sides[0].measured)
+
+
+def test_results_may_be_written_into_inputs():
+    def inputs(rng, rows=3, columns=20):
+        x = rng.standard_normal((rows, columns)).astype(np.float32)
+        return {"x": x, "y": np.zeros_like(x)}
+
+    def kernel(x, y):
+        y[...] = ck.softmax(x)
+
+    result = audit(kernel, softmax, inputs)
+    assert {m.output for m in result.sides[0].measured} == {"y"}
+    assert result.status == "PASS WITH LIMITATIONS", told(result)
+
+
+def test_outputs_of_another_shape_or_number_are_told():
+    assert "its shape is" in told(audit(lambda x: ck.softmax(x)[:, 1:], softmax, rows))
+    assert "2 results" in told(audit(lambda x: (x, ck.softmax(x)), softmax, rows))
+
+
+def test_accesses_outside_are_a_fail():
+    def beyond(x):
+        y = np.empty((x.shape[0], x.shape[1] - 1), np.float32)
+        ck.softmax_kernel[(x.shape[0],)](x, y, x.shape[1], 48, 47, MISTAKE="none", BLOCK=64)
+        return y
+
+    result = audit(beyond, lambda x: softmax(x)[:, 1:], rows)
+    assert result.status == "FAIL"
+    assert "reaches outside its arrays" in told(result)
+
+
+def test_a_kernel_that_refuses_some_shapes_is_limited_and_one_that_fails_is_inconclusive():
+    def picky(x):
+        if x.shape[1] < 2:
+            raise ValueError("at least two columns")
+        return ck.softmax(x)
+
+    result = audit(picky, softmax, rows)
+    assert result.status == "PASS WITH LIMITATIONS"
+    assert "at least two columns" in " ".join(result.verdict.limitations)
+    broken = audit(lambda x: x.no_such_thing, softmax, rows)
+    assert broken.status == "INCONCLUSIVE"
+    assert broken.exit_code == 3
+    assert "no_such_thing" in told(broken)
+    with pytest.raises(UsageError, match="reference: it fails in float64"):
+        audit(lambda x: x, lambda x: x.no_such_thing, rows)
+
+
+def test_a_reference_that_is_meaningless_is_inconclusive():
+    def cancelling(rng, n=64):
+        x = rng.standard_normal((3, n)).astype(np.float32)
+        return {"x": np.concatenate([x, -x, np.full((3, 1), 1e-9, np.float32)], axis=1)}
+
+    result = audit(lambda x: x.sum(axis=1), lambda x: x.sum(axis=1), cancelling)
+    assert result.status == "INCONCLUSIVE", str(result)
+    assert "kappa" in told(result)
+
+
+def test_a_time_limit_leaves_trials_out_and_stops_an_evaluation():
+    result = softmax_audit("none", max_time=1e-3)
+    assert result.status in ("PASS WITH LIMITATIONS", "INCONCLUSIVE")
+    said = " ".join([*result.verdict.limitations, *result.verdict.doubts])
+    assert "fitted into the time (--max-time)" in said or "longer than the time that is left" in said
+
+
+def test_errors_that_have_a_direction_grow_like_the_length():
+    lengths = (100, 200, 400, 800)
+    assert Growth.slope(lengths, [1e-7 * n for n in lengths]) == pytest.approx(1)
+    assert Growth.slope(lengths, [1e-7 * n**0.5 for n in lengths]) == pytest.approx(0.5)
+
+    def truncated(x):
+        total = np.zeros(x.shape[0], np.float32)
+        for k in range(x.shape[1]):
+            total = np.asarray(numfmt.FP32.round(total.astype(float) + x[:, k], rounding="toward_zero"), np.float32)
+        return total
+
+    result = audit(
+        truncated, lambda x: x.sum(axis=1),
+        lambda rng, n=64: {"x": rng.random((8, n)).astype(np.float32)}, reduced="n",
+    )  # fmt: skip
+    (growth,) = result.growth
+    assert growth.slope(growth.lengths, growth.own) > 0.75
+    if result.status != "FAIL":
+        assert "they have a direction" in " ".join(result.verdict.limitations)
+
+
+def test_the_figures_of_an_output_follow_their_definitions():
+    rng = np.random.default_rng(3)
+    golden = rng.standard_normal((6, 7))
+    own = golden.astype(np.float32).astype(float)
+    own[2, 3] += 1e-3
+    m = measure(
+        Spec("t"), "y", Values(own, "fp32"), Values(golden.astype(np.float32).astype(float), "fp32"), golden, golden
+    )
+    assert m.own.largest == pytest.approx(abs(own - golden).max())
+    assert m.own.rms == pytest.approx(np.sqrt(((own - golden) ** 2).mean()))
+    assert m.worst["at"] == [2, 3]
+    assert m.own.outside == 1
+    assert not m.accepted
+    assert m.wrong.sum() == 1
+    assert m.wrong[2, 3]
+    own[2, 3] = np.nan
+    spoiled = measure(Spec("t"), "y", Values(own, "fp32"), None, golden, golden)
+    assert spoiled.own.special == 1
+    assert not spoiled.accepted
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "float64"])
+def test_the_tolerances_are_those_of_torch(name):
+    torch = pytest.importorskip("torch")
+    from tritongemm.elements import element_named
+
+    rtol, atol = torch.testing._comparison.default_tolerances(getattr(torch, name))
+    found = torch_tolerance(element_named(name).name)
+    assert (found.rtol, found.atol) == (rtol, atol)
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+def test_distributions_keep_shapes_and_are_what_they_are_called(name):
+    x = np.random.default_rng(0).standard_normal((6, 40))
+    made = CHANGES[name](np.random.default_rng(1), x)
+    assert made.shape == x.shape
+    assert made is not x
+    assert name in TEXT
+    if name == "cancelling":
+        assert np.abs(made.sum(axis=1)).max() < 1e-2 * np.abs(made).sum(axis=1).min()
+    if name == "flat":
+        assert made.var(axis=1).max() < 1e-5
+    if name == "extreme":
+        assert made.max() == 500
+    if name == "wide":
+        assert np.ptp(np.log2(np.abs(made))) > 20
+
+
+def test_inputs_are_changed_and_cast_and_integers_and_fp8_are_not():
+    case = Case(softmax, softmax, rows, "n", "s", varied=["x"])
+    given = {
+        "x": np.ones((2, 3), np.float32), "w": np.ones(3, np.float32), "i": np.arange(3), "n": 5,
+        "q": fpsan_tools.typed(np.arange(4, dtype=np.uint8), "fp8e4m3fn"),
+    }  # fmt: skip
+    made = changed(case, given, CHANGES["tiny"], 0, "bf16")
+    assert str(made["x"].dtype) == "bf16"
+    assert (widened(made["x"]) == 2.0**-10).all()
+    assert (widened(made["w"]) == 1).all()
+    assert made["i"] is given["i"]
+    assert made["q"] is given["q"]
+    assert (given["x"] == 1).all()
+    wide = in_float64(made)
+    assert wide["x"].dtype == wide["q"].dtype == np.float64
+    assert wide["n"] == 5
+
+
+def test_the_plan_goes_around_tiles_and_respects_what_is_legal():
+    case = Case(
+        softmax, softmax, keys_and_queries, "n", "s", tiles={"keys": 16}, multiples={"queries": 16},
+        smallest={"keys": 2}, production={"keys": 4096}, changes={},
+    )  # fmt: skip
+    sizes = [case.legal({**case.sizes, **s.sizes}) for s in plan(case, "cpu", 0)]
+    assert {s["keys"] for s in sizes} == {40, 15, 17, 16, 2}
+    assert {s["queries"] for s in sizes} == {16}
+    assert any(s.sizes.get("keys") == 4096 for s in plan(case, "gpu", 0))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"inputs": 3}, "inputs: a int"),
+        ({"kernel": ck.softmax_kernel}, "bare kernel"),
+        ({"tiles": {"colums": 3}}, "TILES: 'colums' is no size"),
+        ({"reduced": "k"}, "REDUCED: 'k' is no size"),
+    ],
+)
+def test_wrong_cases_are_refused(change, words):
+    facts = {"kernel": softmax, "reference": softmax, "inputs": rows, "name": "n", "spec": "s", **change}
+    with pytest.raises(UsageError, match=words):
+        Case(**facts)
+
+
+def test_unknown_distributions_and_types_are_refused():
+    with pytest.raises(UsageError, match="Did you mean 'tiny'"):
+        changes_named(["tini"])
+    with pytest.raises(UsageError, match="no floating-point type"):
+        audit(softmax, softmax, rows, dtype="float31")
+    with pytest.raises(UsageError, match="device: 'tpu'"):
+        audit(softmax, softmax, rows, device="tpu")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_template_runs_and_a_baseline_tells_what_got_worse(folder, capsys):
+    assert main(["audit", "--template"]) == 0
+    text = capsys.readouterr().out
+    assert text == cases.TEMPLATE
+    (folder / "adapter.py").write_text(text)
+    assert main(["audit", "adapter.py", "--device", "cpu"]) == 0
+    out = capsys.readouterr().out
+    assert "4. Verdict: PASS WITH LIMITATIONS" in out
+    assert max(len(line) for line in out.splitlines()) <= 100
+    read = json.loads((folder / "reports" / "audit.json").read_text())
+    assert read["case"]["name"] == "adapter"
+    assert read["replay"].startswith("tritongemm audit adapter.py")
+    assert {t["distribution"] for t in read["sides"]["A"]["trials"]} >= {"as drawn", "extreme", "flat"}
+    assert (folder / "reports" / "audit.html").read_text().count("<svg") == 2
+    again = ["audit", "adapter.py", "--device", "cpu", "--baseline", "reports/audit.json", "--no-report", "--quiet"]
+    assert main(again) == 0
+    assert "0 worse, 0 better" in capsys.readouterr().out
+    (folder / "worse.py").write_text(text.replace("y = p / tl.sum(p, axis=0)", "y = p / tl.sum(p, axis=0) * 1.001"))
+    assert main(["audit", "worse.py", *again[2:]]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("FAIL")
+    assert "Worse: the verdict was PASS WITH LIMITATIONS and is FAIL." in out
+    assert "rms error was" in out
+
+
+def test_adapters_take_the_users_own_tensors(folder, capsys):
+    (folder / "adapter.py").write_text(cases.TEMPLATE)
+    x = np.random.default_rng(0).standard_normal((3, 50)).astype(np.float32)
+    np.savez(folder / "mine.npz", x=x, y=np.zeros_like(x))
+    assert main(["audit", "adapter.py", "--device", "cpu", "--data", "mine.npz"]) == 0
+    assert "the user's own inputs" in capsys.readouterr().out
+    read = json.loads((folder / "reports" / "audit.json").read_text())
+    assert [t["shape"] for t in read["sides"]["A"]["trials"]] == [[3, 50]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["adapter.py", "--m", "5"], "--m: an option for two GEMM kernels"),
+        (["adapter.py", "--atol", "1"], "--atol, --rtol: give both"),
+        (["adapter.py", "--data", "a.npz", "b.npz"], "an adapter takes one"),
+        (["adapter.py", "--dtype", "fp7"], "no floating-point type"),
+        (["adapter.py", "--baseline", "gone.json"], "'gone.json' cannot be read"),
+    ],
+)
+def test_wrong_use_of_an_adapter_is_one_sentence(folder, capsys, arguments, words):
+    (folder / "adapter.py").write_text(cases.TEMPLATE)
+    assert main(["audit", *arguments, "--no-report"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert words in err
