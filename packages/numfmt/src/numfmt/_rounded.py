@@ -46,6 +46,8 @@ _CARRIER_MANTISSA = 52
 _TWICE_ONE = np.int64(2 * 1023 << _CARRIER_MANTISSA)
 # Directed modes as functions of x / q.
 _WHOLE: dict[str, Callable[..., Float64Array]] = {"toward_zero": np.trunc, "up": np.ceil, "down": np.floor}
+# A quarter of the last place of float64's largest number.
+_BEYOND = 2.0**969
 _WORD_BITS = 32
 # Words from which compiled code, if it is loaded, draws them.
 _MANY_WORDS = 4096
@@ -111,9 +113,10 @@ class RoundedArithmetic:
         #: Largest relative error of a rounding that is clear of underflow and overflow.
         self.error = fmt.unit_roundoff * (1.0 if nearest else 2.0)
         self._is_float64 = fmt == FP64
-        self._has_odd_bit = p <= CARRIER_PRECISION - 2
+        #: float64 has two bits more than the format, so that rounding to odd is enough.
+        self.has_odd_bit = p <= CARRIER_PRECISION - 2
         self._double_rounding_is_safe = nearest and 2 * p + 2 <= CARRIER_PRECISION
-        plain = self._has_odd_bit and p >= 2 and fmt.signed and fmt.zero and fmt.subnormals
+        plain = self.has_odd_bit and p >= 2 and fmt.signed and fmt.zero and fmt.subnormals
         self._on_grid = plain and self.mode.name == "nearest_even"
         directed = _WHOLE.get(self.mode.name) if plain and fmt.emin - fmt.mantissa_bits >= -1022 else None
         self._to_whole: Callable[..., Float64Array] | None = directed
@@ -135,7 +138,7 @@ class RoundedArithmetic:
             roundings: Roundings of the call; the backend decides from it (see `numfmt._fast.backend`).
         """
         fmt = self.fmt
-        plain = fmt.signed and fmt.zero and fmt.subnormals and fmt.precision >= 2 and self._has_odd_bit
+        plain = fmt.signed and fmt.zero and fmt.subnormals and fmt.precision >= 2 and self.has_odd_bit
         in_range = fmt.max < GRID_LIMIT and fmt.emin - fmt.mantissa_bits >= -1022
         self.compiled = None
         if plain and in_range and use_numba(roundings, _WORTH_COMPILING):
@@ -234,15 +237,18 @@ class RoundedArithmetic:
         Returns:
             float64 array of values of the format.
         """
-        if self._has_odd_bit:
+        if self.has_odd_bit:
             return self.round(errorfree.to_odd(*result), random)
         if self._is_float64:
             return self._finish_float64(_to_float64(result, self.mode.name), result.residual)
-        low = np.where(np.isfinite(result.value), result.residual, 0.0)
+        # A finite result beyond float64 is anything beyond its largest number.
+        beyond = np.isinf(result.value) & (result.residual != 0)
+        high = np.where(beyond, np.copysign(errorfree.CARRIER_MAX, result.value), result.value)
+        low = np.where(beyond, np.copysign(_BEYOND, result.value), result.residual)
         return round_sum(
             self.fmt,
-            result.value,
-            low,
+            high,
+            np.where(np.isfinite(high), low, 0.0),
             self.mode,
             self.policy,
             nan=self.nan,
@@ -308,7 +314,7 @@ def _to_float64(result: Carried, mode: str) -> Float64Array:
         "toward_zero": ~outward,
         "up": residual > 0,
         "down": residual < 0,
-        # Only a residual that is the error itself shows a tie; ties of subnormal products stay on the even side.
+        # Only a residual that is the error itself shows a tie; callers look after the others (`arithmetic`).
         "nearest_away": tie & outward,
     }[mode]
     stepped: Float64Array = np.where(wrong, other, value)
@@ -324,7 +330,8 @@ def _checked_random_bits(fmt: FloatFormat, mode: RoundingMode, random_bits: int 
     if room < 1:
         raise ValueError(
             f"rounding={mode.name!r} has no room for random bits in {fmt.name}, whose {fmt.precision} bits fill "
-            "float64; use a format of at most 50 bits"
+            "float64, in which operations are carried; use a format of at most 50 bits, or round exact results: "
+            f"{fmt.name}.round takes arrays of fractions.Fraction in every mode"
         )
     if random_bits is None:
         return room

@@ -6,6 +6,7 @@ Operands are any numbers that float64 holds; they need not be values of the form
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ Float32Array = NDArray[np.float32]
 
 # Elements that are worked on at once, so that intermediates stay in the cache.
 _BLOCK = 1 << 14
+
+# Results between these have residuals whose size, not only whose sign, is that of what was lost.
+_WELL_ABOVE, _WELL_BELOW = 2.0**-959, 2.0**999
 
 # float64 numbers midway between two normal float32 numbers end in these 29 bits.
 FLOAT32_TAIL = np.int64((1 << 29) - 1)
@@ -90,13 +94,15 @@ def rounded_product(
 ) -> Float64Array:
     """r(a·b) for blocks of one shape; random as `RoundedArithmetic.finish` takes it."""
     product = exact_product(a, b)
-    return ops.finish(errorfree.multiply(a, b), random) if product is None else ops.round(product, random)
+    if product is not None:
+        return ops.round(product, random)
+    return _finish(ops, random, errorfree.multiply(a, b), lambda x, y: x * y, a, b)
 
 
 def _divide(
     ops: RoundedArithmetic, random: NDArray[np.uint32] | None, a: Float64Array, b: Float64Array
 ) -> Float64Array:
-    return ops.finish(errorfree.divide(a, b), random)
+    return _finish(ops, random, errorfree.divide(a, b), lambda x, y: x / y, a, b)
 
 
 def _sqrt(ops: RoundedArithmetic, random: NDArray[np.uint32] | None, a: Float64Array) -> Float64Array:
@@ -117,7 +123,31 @@ def rounded_fma(
         both_zero = ((a == 0) | (b == 0)) & (c == 0)
         zero = (value == 0) & (residual == 0) & ~(both_zero & (product_negative == np.signbit(c)))
         value = np.where(zero, -0.0, value)
-    return ops.finish(Carried(value, residual), random)
+    return _finish(ops, random, Carried(value, residual), lambda x, y, z: x * y + z, a, b, c)
+
+
+def _finish(
+    ops: RoundedArithmetic,
+    random: NDArray[np.uint32] | None,
+    result: Carried,
+    exactly: Callable[..., Fraction],
+    *operands: Float64Array,
+) -> Float64Array:
+    """Round carried results; for formats as wide as float64 once more in rationals where the residual is but a sign.
+
+    Where float64's range ends, `errorfree` knows no more than the sign of what was lost. Formats with two bits less
+    than float64 need no more; others have to tell ties and subnormal results.
+    """
+    if ops.has_odd_bit:
+        return ops.finish(result, random)
+    size = np.abs(result.value)
+    doubtful = (result.residual != 0) & ~((size >= _WELL_ABOVE) & (size <= _WELL_BELOW))
+    rounded = ops.finish(Carried(result.value, np.where(doubtful, 0.0, result.residual)), random)
+    if doubtful.any():
+        numbers = zip(*(np.broadcast_to(x, size.shape)[doubtful].tolist() for x in operands), strict=True)
+        exact = np.array([exactly(*map(Fraction, n)) for n in numbers], object)
+        rounded[doubtful] = ops.fmt.round(exact, ops.mode, overflow=ops.policy, nan=ops.nan)
+    return rounded
 
 
 def exact_product(a: Float64Array, b: Float64Array) -> Float64Array | None:

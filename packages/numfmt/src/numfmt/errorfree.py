@@ -227,7 +227,8 @@ def fused_multiply_add(a: Float64Array, b: Float64Array, c: Float64Array) -> Car
     a, b, c = np.broadcast_arrays(a, b, c)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         p = a * b
-        special = p + c
+        # A product of finite numbers is finite, also where p is not: an infinite c is the result.
+        special = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, p + c)
     c_size = np.abs(c)
     easy = products_are_easy(a, b, p) & (((c_size >= _PRODUCT_MIN) & (c_size <= _PRODUCT_MAX)) | (c == 0))
     value, residual = _fma_in_range(a, b, c)
@@ -256,7 +257,7 @@ def _fma_scaled(a: Float64Array, b: Float64Array, c: Float64Array, special: Floa
     result = scaled(*near, exponent)
     far = (gap >= _NEGLIGIBLE) | product_is_zero
     value = np.where(far, c, result.value)
-    residual = np.where(far, a_mantissa * b_mantissa, result.residual)
+    residual = np.where(far, _only_sign(a_mantissa * b_mantissa), result.residual)
     exact_zero = (value == 0) & (residual == 0)
     value = np.where(finite & ~exact_zero, value, special)
     return Carried(value, np.where(finite, residual, 0.0))
