@@ -258,7 +258,7 @@ def test_the_page_has_a_table():
 def test_every_row_of_the_page_is_true(row):
     library, expression, gives, ours, exact, _ = (cell.strip("`") for cell in row)
     names = {"np": np, "numfmt": numfmt, "nan": np.nan, "inf": np.inf}
-    for module in {library, "ml_dtypes"} if library != "gfloat" else {"gfloat"}:
+    for module in {library, "ml_dtypes"} if library not in ("gfloat", "pychop") else {library}:
         names[module] = pytest.importorskip(module)
     if library == "gfloat":
         import gfloat.formats  # noqa: F401 (the expressions use it)
