@@ -76,8 +76,12 @@ class Product:
             kernel[grid](*arguments, **constants)
         else:
             import fpsan_tools
+            from fpsan_tools import dispatch
 
-            fpsan_tools.run(kernel, grid, *arguments, domain="ieee", **constants)
+            if dispatch.current() is not None:  # A session of the caller's, which says what floats are.
+                kernel[grid](*arguments, **constants)
+            else:
+                fpsan_tools.run(kernel, grid, *arguments, domain="ieee", **constants)
         return self.c
 
 
