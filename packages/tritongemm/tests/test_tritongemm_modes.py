@@ -1,14 +1,16 @@
 """The table of precision modes: what they refuse, their predictions against independent arithmetic, and their promises
 against inputs made to break them. None of this needs Triton or torch."""
 
+import json
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tritongemm_cases import KINDS, bits, operands, typed
+from tritongemm_cases import KINDS, SHAPES, bits, digest, operands, typed
 
 import numfmt
 from numfmt import matrix_units
@@ -93,6 +95,23 @@ def test_a_prediction_is_close_to_the_exact_product(mode, dtype):
     assert (error <= promise.probabilistic * magnitude + 1e-30).all()
     expected = {"tf32": 2e-4, "tf32_rounded": 5e-5, "bf16x3": 3e-6}.get(mode, 2e-4 if "fp8" in dtype else 1e-6)
     assert np.sqrt(np.mean((error / magnitude) ** 2)) < expected
+
+
+DATA = Path(__file__).parent / "data"
+
+
+@pairs
+def test_predictions_have_the_bits_that_an_h200_computed(mode, dtype):
+    """Recorded by tritongemm_record_h200.py: random, spread, cancelling and special operands."""
+    inputs = json.loads((DATA / "modes_h200.json").read_text())["inputs"]
+    with np.load(DATA / "modes_h200.npz") as recorded:
+        for kind in KINDS:
+            for shape in SHAPES:
+                name = f"{mode}/{dtype}/{kind}/{'x'.join(map(str, shape))}"
+                a, b = operands(kind, shape, dtype)
+                assert digest(a, b) == inputs[name], "the operands are not those that were recorded"
+                got = modes.get(mode).predict(typed(a, dtype), typed(b, dtype))
+                np.testing.assert_array_equal(bits(got), recorded[name], err_msg=name)
 
 
 def test_ieee_fp32_is_the_serial_chain():
