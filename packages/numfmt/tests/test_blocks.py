@@ -151,6 +151,13 @@ def test_codes_go_there_and_back(fmt):
     np.testing.assert_array_equal(again.dequantise(), stored.dequantise())
     assert stored.element_codes().max() < 2**fmt.element.bits
     assert stored.scale_codes().shape == (6, -(-100 // fmt.block))
+    for axis in (0, -1):
+        codes = fmt.encode(x, axis, special="error")
+        assert codes.elements.dtype == codes.scales.dtype == np.uint8
+        decoded, quantised = fmt.decode(*codes), fmt.quantise(x, axis)
+        np.testing.assert_array_equal(decoded.elements, quantised.elements)
+        np.testing.assert_array_equal(decoded.scales, quantised.scales)
+        assert (decoded.axis, decoded.tensor_scale) == (quantised.axis, quantised.tensor_scale)
 
 
 def test_axes_short_blocks_and_layouts():

@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # what `_LAZY` names, for type checkers
     from numfmt.blocks import MXINT8 as MXINT8
     from numfmt.blocks import NVFP4 as NVFP4
     from numfmt.blocks import BlockArray as BlockArray
+    from numfmt.blocks import BlockCodes as BlockCodes
     from numfmt.blocks import BlockFormat as BlockFormat
     from numfmt.blocks import block_floating_point as block_floating_point
     from numfmt.bounds import dot_bound as dot_bound
@@ -88,6 +89,7 @@ _LAZY: dict[str, str] = {
     "Study": "numfmt.study",
     "BLOCK_FORMATS": "numfmt.blocks",
     "BlockArray": "numfmt.blocks",
+    "BlockCodes": "numfmt.blocks",
     "BlockFormat": "numfmt.blocks",
     "MXFP4": "numfmt.blocks",
     "MXFP6_E2M3": "numfmt.blocks",

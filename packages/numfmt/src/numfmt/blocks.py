@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,6 +61,7 @@ __all__ = [
     "SCALE_RULES",
     "SPECIALS",
     "BlockArray",
+    "BlockCodes",
     "BlockFormat",
     "block_floating_point",
 ]
@@ -136,6 +137,22 @@ _POWERS: dict[str, Callable[[Float64Array, ElementFormat], NDArray[np.int64]]] =
     "rceil": _rceil,
     "even": _even,
 }
+
+
+class BlockCodes(NamedTuple):
+    """An array in codes, in the order of the arguments of `BlockFormat.decode`.
+
+    Attributes:
+        elements: Codes of the elements, in the array's shape.
+        scales: Codes of the scales, one per block along the axis.
+        axis: The axis along which blocks lie.
+        tensor_scale: The scale of the whole tensor, or None.
+    """
+
+    elements: NDArray[Any]
+    scales: NDArray[Any]
+    axis: int
+    tensor_scale: float | None
 
 
 @dataclass(frozen=True)
@@ -315,6 +332,21 @@ class BlockFormat:
             float64 array of x's shape.
         """
         return self.quantise(x, axis, **options).dequantise()
+
+    def encode(self, x: ArrayLike, axis: int = -1, **options: Any) -> BlockCodes:
+        """The codes that store an array in this format: `quantise`, and the codes of what it gives.
+
+        Args:
+            x: Numbers.
+            axis: The axis along which blocks lie.
+            **options: Keyword arguments of `quantise`.
+
+        Returns:
+            Codes of the elements and of the scales, and what else `decode` takes: ``fmt.decode(*fmt.encode(x))`` is
+            ``fmt.quantise(x)``.
+        """
+        stored = self.quantise(x, axis, **options)
+        return BlockCodes(stored.element_codes(), stored.scale_codes(), stored.axis, stored.tensor_scale)
 
     def decode(
         self, elements: ArrayLike, scales: ArrayLike, axis: int = -1, tensor_scale: float | None = None
