@@ -172,3 +172,17 @@ def test_a_translation_without_a_text_and_a_wrong_name_are_told(copy: Path) -> N
     assert load_tool(copy).report() == ["docs/lost.zh.md: there is no docs/lost.md that it could translate"]
     with pytest.raises(SystemExit, match=r"index\.zh is no translation; did you mean docs/index\.zh\.md\?"):
         load_tool(copy).main(["--accept", "docs/index.zh"])
+
+
+def test_every_entry_of_the_navigation_is_translated() -> None:
+    text = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
+
+    def titles(part: str, indent: str) -> list[str]:
+        return [a or b for a, b in re.findall(rf'^{indent}(?:"([^"]+)"|([^":\n]+)):', part, re.MULTILINE)]
+
+    navigation = titles(text[text.index("\nnav:") :], r"\s+- ")
+    translated = titles(text[text.index("nav_translations:") : text.index("  - autorefs")], r"\s{12}")
+    assert len(navigation) > 40
+    packages = {"numfmt", "fpsan_tools", "tritongemm", "numfmt_lectures"}  # names stay as they are
+    assert set(navigation) - packages == set(translated)
+    assert len(translated) == len(set(translated)), "an entry is there twice"
