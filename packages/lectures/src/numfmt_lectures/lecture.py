@@ -61,8 +61,10 @@ LECTURES = {
     "block-scales": Entry("numfmt_lectures.block_scales"),
     "rounding-and-accumulation": Entry("numfmt_lectures.rounding_and_accumulation"),
     "another-order": Entry("numfmt_lectures.another_order", (*_KERNELS, "tritongemm")),
+    "tl-dot": Entry("numfmt_lectures.tl_dot"),
     "fpsan": Entry("numfmt_lectures.fpsan", _KERNELS),
     "fp32-from-parts": Entry("numfmt_lectures.fp32_from_parts"),
+    "reproducibility": Entry("numfmt_lectures.reproducibility"),
 }
 """Every lecture in teaching order."""
 

@@ -7,6 +7,7 @@ recompute them and compare: a recording is evidence about hardware, never a figu
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,20 @@ from numpy.typing import NDArray
 from numfmt import BF16, FP8_E4M3, FP16, FP32, FloatFormat
 from numfmt.matrix_units import Schedule, tl_dot
 
-__all__ = ["DEPTH", "DOTS", "PROBES", "SIGNS", "Dot", "Probe", "operands", "probe_operands", "results", "speed"]
+__all__ = [
+    "DEPTH",
+    "DOTS",
+    "KEPT",
+    "PROBES",
+    "SIGNS",
+    "Dot",
+    "Probe",
+    "operands",
+    "probe_operands",
+    "results",
+    "speed",
+    "words",
+]
 
 Array = NDArray[np.float64]
 
@@ -93,26 +107,28 @@ class Probe:
         key: its name in the catalogues.
         c: the accumulator that goes in.
         factors: pairs of FP16 numbers, at most 16; their products are what is added.
+        large: what the large terms add up to; the other terms are those whose fate is looked at.
     """
 
     key: str
     c: float
     factors: Sequence[tuple[float, float]]
+    large: float
 
     @property
-    def products(self) -> list[float]:
-        """The exact products."""
-        return [a * b for a, b in self.factors]
+    def small(self) -> float:
+        """The exact sum of the small terms."""
+        return math.fsum([self.c, *(a * b for a, b in self.factors), -self.large])
 
 
 PROBES = (
-    Probe("fused", 1.0, [(2.0**-12, 2.0**-12)] * 8),
-    Probe("toward_zero", 1.0, [(3 * 2.0**-12, 2.0**-13)]),
-    Probe("symmetric", -1.0, [(-3 * 2.0**-12, 2.0**-13)]),
-    Probe("cut", 1.0, [(2.0**-13, 2.0**-13)] * 16),
-    Probe("cancelling", 0.0, [(2.0**12, 2.0**12), (1.0, 1.0), (-(2.0**12), 2.0**12)]),
-    Probe("far", 0.0, [(2.0**14, 2.0**13), (1.0, 1.0), (-(2.0**14), 2.0**13)]),
-    Probe("unnormalised", 0.0, [(1.5, 1.5), *[(2.0**-12, 2.0**-13)] * 8]),
+    Probe("fused", 1.0, [(2.0**-12, 2.0**-12)] * 8, 1.0),
+    Probe("toward_zero", 1.0, [(3 * 2.0**-12, 2.0**-13)], 1.0),
+    Probe("symmetric", -1.0, [(-3 * 2.0**-12, 2.0**-13)], -1.0),
+    Probe("cut", 1.0, [(2.0**-13, 2.0**-13)] * 16, 1.0),
+    Probe("cancelling", 0.0, [(2.0**12, 2.0**12), (1.0, 1.0), (-(2.0**12), 2.0**12)], 0.0),
+    Probe("far", 0.0, [(2.0**14, 2.0**13), (1.0, 1.0), (-(2.0**14), 2.0**13)], 0.0),
+    Probe("unnormalised", 0.0, [(1.5, 1.5), *[(2.0**-12, 2.0**-13)] * 8], 2.25),
 )
 """The recorded single steps."""
 
@@ -132,6 +148,12 @@ def _read(name: str) -> Mapping[str, Any]:
     source = files("numfmt_lectures").joinpath("data", name)
     found: Mapping[str, Any] = json.loads(source.read_text(encoding="utf-8"))
     return found
+
+
+def words(text: str) -> NDArray[np.float32]:
+    """The FP32 numbers whose bits a string of hexadecimal digits holds, eight digits for each."""
+    codes = [int(text[i : i + 8], 16) for i in range(0, len(text), 8)]
+    return np.array(codes, np.uint32).view(np.float32)
 
 
 def results() -> Mapping[str, Any]:
