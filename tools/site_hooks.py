@@ -55,8 +55,11 @@ def on_startup(**_: Any) -> None:
 
     A page without a translation is built again for each language, from the same file: its blocks give the same output.
     """
-    blocks = importlib.import_module("markdown_exec._internal.formatters.python")
-    run = blocks._run_python
+    try:
+        blocks = importlib.import_module("markdown_exec._internal.formatters.python")
+        run = blocks._run_python
+    except (ImportError, AttributeError):  # another version of the plugin: every block is run, which only takes longer
+        return
 
     def run_once(code: str, **options: Any) -> str:
         key = (_source, code, *map(str, options.values()))

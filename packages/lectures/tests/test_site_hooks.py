@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -53,6 +53,30 @@ def test_a_command_and_its_subcommands_have_their_help() -> None:
         assert heading in page
     assert "--quick" in page
     assert max(len(line) for line in page.splitlines()) <= 100
+
+
+def test_blocks_of_a_page_are_run_once_for_all_languages(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = ModuleType("markdown_exec._internal.formatters.python")
+    calls: list[str] = []
+    plugin._run_python = lambda code, **options: calls.append(code) or f"ran {code}"  # type: ignore[attr-defined]
+    for name in ("markdown_exec", "markdown_exec._internal", "markdown_exec._internal.formatters"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, plugin.__name__, plugin)
+    hooks.on_startup()
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="a.md"))
+    hooks.on_page_markdown("", page=page)
+    assert [plugin._run_python("x", session="s") for _ in range(2)] == ["ran x", "ran x"]
+    assert plugin._run_python("x", session="t") == "ran x"
+    assert calls == ["x", "x"], "once for each session"
+    page.file.src_uri = "b.md"
+    hooks.on_page_markdown("", page=page)
+    plugin._run_python("x", session="s")
+    assert len(calls) == 3, "another page is another run"
+
+
+def test_another_version_of_the_plugin_runs_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "markdown_exec._internal.formatters.python", None)  # type: ignore[arg-type]
+    hooks.on_startup()
 
 
 def test_a_page_without_a_mark_stays_as_it_is() -> None:
