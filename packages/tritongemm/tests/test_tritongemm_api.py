@@ -9,7 +9,7 @@ import pytest
 
 import fpsan_tools
 import tritongemm
-from tritongemm import elements, modes, operands
+from tritongemm import elements, emulation, modes, operands
 from tritongemm.errors import UsageError
 from tritongemm.operands import OperandError
 
@@ -119,6 +119,53 @@ def test_linear_multiplies_with_the_transposed_weight():
     assert same_bits(got, want.reshape(2, 3, 6))
     assert tritongemm.linear(x[0, 0], weight).shape == (6,)
     assert tritongemm.linear(np.empty((2, 0, 20), np.float32), weight).shape == (2, 0, 6)
+
+
+# ---------------------------------------------------------------------------------------------------- auto and prepared
+DATA = {
+    "uniform": lambda rng, shape: rng.uniform(-1, 1, shape),
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "outlier": lambda rng, shape: rng.standard_normal(shape) * np.where(np.arange(shape[1]) == 3, 1000, 1),
+    "wide": lambda rng, shape: rng.standard_normal(shape) * np.exp2(rng.integers(-8, 9, shape)),
+}
+# Of 64 numbers that span 2**16, few count: a plain sum then has few roundings, and is the better one.
+WELL_SPREAD = [(data, K) for data in DATA for K in (64, 256) if (data, K) != ("wide", 64)]
+
+
+@pytest.mark.parametrize(("data", "K"), WELL_SPREAD)
+def test_auto_errs_no_more_than_the_plain_sum(data, K):
+    rng = np.random.default_rng(K)
+    a, b = DATA[data](rng, (24, K)).astype(np.float32), DATA[data](rng, (K, 24)).astype(np.float32)
+    golden = exact(a, b)
+    rms = {}
+    for precision in ("ieee", "auto"):
+        rms[precision] = np.sqrt(np.mean((tritongemm.mm(a, b, precision=precision) - golden) ** 2))
+    assert rms["auto"] <= rms["ieee"]
+
+
+def test_auto_depends_on_the_type_and_on_k_alone():
+    for rows in (1, 8):
+        a, b = random(rows, 64), random(64, 5)
+        assert same_bits(tritongemm.mm(a, b, precision="auto"), tritongemm.mm(a, b, precision="fp16x3"))
+        assert same_bits(tritongemm.predict(a, b, precision="auto"), tritongemm.mm(a, b, precision="fp16x3"))
+        a, b = a[:, :63], b[:63]
+        assert same_bits(tritongemm.mm(a, b, precision="auto"), tritongemm.mm(a, b))
+    a, b = random(3, 64).astype(np.float16), random(64, 5).astype(np.float16)
+    assert same_bits(tritongemm.mm(a, b, precision="auto"), tritongemm.mm(a, b))
+
+
+def test_an_operand_that_was_prepared_has_the_bits_of_its_mode():
+    a, b, bias = random(5, 64), random(64, 6), random(6)
+    prepared = emulation.prepare(b, "bf16x6")
+    want = tritongemm.mm(a, b, precision="bf16x6", bias=bias, activation="relu")
+    assert same_bits(tritongemm.mm(a, prepared, bias=bias, activation="relu"), want)
+    out = np.empty((5, 6), np.float32)
+    assert tritongemm.mm(a, prepared, precision="bf16x6", bias=bias, activation="relu", out=out) is out
+    assert same_bits(out, want)
+    with pytest.raises(UsageError, match="prepared for 'bf16x6'"):
+        tritongemm.mm(a, prepared, precision="int8x6")
+    with pytest.raises(OperandError, match="cannot be multiplied"):
+        tritongemm.mm(a[:, 1:], prepared)
 
 
 # ---------------------------------------------------------------------------------------------------------------- types

@@ -5,6 +5,7 @@ addresses.
 """
 
 import inspect
+import types
 
 import pytest
 
@@ -37,11 +38,17 @@ def signature(a_ptr, b_ptr, out_ptr, M, stride, BLOCK=16, MODE="ieee"):
     """The parameters of the stand-ins."""
 
 
+class Parameter:
+    def __init__(self, name):
+        self.is_constexpr = name in ("BLOCK", "MODE")
+
+
 class Kernel:
     """A stand-in for a kernel: launching it tells Triton's hooks, as a launch does."""
 
     def __init__(self, scratch=0):
         self.signature = inspect.signature(signature)
+        self.params = [Parameter(name) for name in self.signature.parameters]
         self.direct, self.replayed = [], []
         self.compiled = Compiled(self.replayed, scratch)
 
@@ -101,6 +108,62 @@ def test_triton_3_9_is_started_without_the_python_around_its_launcher(tensors):
         (4, 2, 1, 5, "function", False, True, "metadata", None, None, None, None, None, "annotations", "signature",
          (1, 2, 3, 8, 16, 16, "ieee"))
     ]  # fmt: skip
+
+
+class Descriptor:
+    """As much of a host descriptor as launches look at."""
+
+    def __init__(self, base):
+        self.base, self.shape, self.strides, self.block_shape = base, [8, 16], [16, 1], [8, 8]
+
+
+@pytest.fixture
+def described(monkeypatch, tensors):
+    """A kernel whose factors are descriptors, and what its launches and encodings were."""
+    from triton.backends.nvidia import driver
+
+    kernel, started, encodings = Kernel(), [], []
+    run = kernel.compiled.run
+    run.launch = lambda *given: pytest.fail("the launcher that takes descriptors apart")
+    run.launch_cooperative_grid = run.launch_pdl = False
+    run.arg_annotations, run.kernel_signature = "annotations", "signature"
+    kernel.compiled.metadata = types.SimpleNamespace(tensordesc_meta=["first", "second"])
+
+    def encode(descriptor, metadata, _):
+        encodings.append((descriptor.base.data_ptr(), metadata))
+        return [("encoded", descriptor.base.data_ptr(), metadata), *descriptor.shape, *descriptor.strides]
+
+    monkeypatch.setattr(driver, "make_tensordesc_arg", encode)
+    monkeypatch.setattr(launches, "_launcher_in_c", lambda: lambda *given: started.append(given[-1]))
+    a, b, out = tensors
+    plan = recorded(kernel, Descriptor(a), Descriptor(b.T), out).plan(tensors)
+    return plan, started, encodings
+
+
+def test_descriptors_are_encoded_once_per_address(described):
+    plan, started, encodings = described
+    for addresses in ((16, 32, 48), (16, 32, 64), (16, 80, 48)):
+        plan.replay(5, addresses)
+        a, b, out = addresses
+        extents = (8, 16, 16, 1)
+        assert started[-1] == (
+            ("encoded", a, "first"), *extents, ("encoded", b, "second"), *extents, out, 8, 16, 16, "ieee",
+        )  # fmt: skip
+    assert encodings == [(16, "first"), (32, "second"), (80, "second")]
+
+
+def test_encoded_descriptors_do_not_pile_up(described, monkeypatch):
+    plan, _, encodings = described
+    monkeypatch.setattr(launches, "_MOST_ADDRESSES", 2)
+    for address in (16, 32, 48, 16):
+        plan.replay(5, (address, 64, 80))
+    assert [address for address, which in encodings if which == "first"] == [16, 32, 48, 16]
+
+
+def test_a_descriptor_of_other_memory_is_not_replayed(described, tensors):
+    a, b, out = tensors
+    assert recorded(Kernel(), Descriptor(torch.zeros(8, 16)), b, out).plan(tensors) is None
+    assert recorded(Kernel(), Descriptor(a), b, out).plan(tensors) is None  # a launcher without descriptors
 
 
 def test_addresses_go_where_they_were(tensors):

@@ -37,6 +37,7 @@ _EXPORTS: dict[str, str | None] = {
     "matmul": "api",
     "mm": "api",
     "predict": "api",
+    "prepare": "emulation",
     "scaled_mm": "api",
     "tune": "tuning",
 }

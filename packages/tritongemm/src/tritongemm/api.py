@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tritongemm import eager, launches, tuning
+from tritongemm import automatic, eager, launches, tuning
 from tritongemm.configurations import Config
 from tritongemm.elements import ELEMENTS, FP8, Element, element_of, empty_like, write_values
 from tritongemm.errors import UsageError
@@ -56,12 +56,12 @@ def mm(
 
     Args:
         a: (M, K) matrix of fp32, fp16, bf16, fp64 or fp8 numbers, any strides; transposes are not copied.
-        b: (K, N) matrix of a's type and library.
+        b: (K, N) matrix of a's type and library, or one that `tritongemm.prepare` has cut into parts.
         out: (M, N) matrix to write to. A torch tensor of another shape is resized as torch does; it may share memory
             with any operand.
         precision: Name of the mode, which says what is multiplied and in which order it is added up;
-            `tritongemm.modes.MODES` lists them. "auto": the fastest one whose error on these data is no worse than
-            that of "ieee".
+            `tritongemm.modes.MODES` lists them. "auto": a fast one that is as accurate as a plain fp32 sum; see
+            `tritongemm.automatic`.
         alpha: Factor of the product.
         beta: Factor of c; with 0, c is not read.
         c: (M, N) matrix, or one that broadcasts to it.
@@ -86,6 +86,8 @@ def mm(
     result = eager.quick(a, b, c, bias, out, settings)
     if result is not None:
         return result
+    if type(b).__name__ == "Prepared":
+        return _prepared(a, b, c, bias, out, settings)
     check_kinds("mm", {"a": a, "b": b, "c": c, "bias": bias, "out": out})
     check_matrices("mm", a, b)
     return _product("mm", a, b, c, bias, out, settings)
@@ -377,6 +379,7 @@ def predict(
         from tritongemm.modes import get
 
         check_settings(activation, precision, element_of(a, "a"))
+        precision = automatic.resolved(precision, a)
         result = empty_like(a, (int(a.shape[0]), int(b.shape[1])), element)
         write_values(result, get(precision).predict(a, b), element)
         return result
@@ -432,6 +435,32 @@ def _product(name: str, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: t
         plan = recorded.plan([*(x for x in tensors if x is not None), result])
         eager.keep(tensors, result, given_out, settings, plan)
     return result
+
+
+def _prepared(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:
+    """The way of `mm` with an operand that was cut into parts before: in the mode it was cut for."""
+    from tritongemm import emulation, modes
+    from tritongemm.kernels.epilogue import Epilogue
+
+    _, precision, alpha, beta, activation, out_dtype, _, _ = settings
+    if precision not in ("ieee", automatic.NAME) and modes.get(precision).name != b.precision:
+        raise UsageError(f"precision: {precision!r}, but b was prepared for {b.precision!r}; prepare it for that one.")
+    given = {"a": a, "b": b.b, "c": c, "bias": bias}
+    torch_kind = check_kinds("mm", {**given, "out": out})
+    check_matrices("mm", a, b.b)
+    if torch_kind and out is None and eager.observed((a, c, bias)):
+        raise UsageError("b: prepared operands record no gradients; call mm under torch.no_grad(), or give b itself.")
+    element = result_element(a, out, out_dtype)
+    shape = (a.shape[0], b.shape[1])
+    out = _ready(out, shape, element, "mm", given, torch_kind)
+    epilogue = Epilogue(
+        alpha=_number("alpha", alpha),
+        beta=_number("beta", beta),
+        c=None if c is None else expanded("mm", "c", c, shape),
+        bias=bias,
+        activation=activation,
+    )
+    return emulation.product(a, b, out=out, out_dtype=None if out is not None else element.name, epilogue=epilogue)
 
 
 def _traced(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 from typing import Any
 
-from tritongemm import store, tuning
+from tritongemm import automatic, store, tuning
 from tritongemm.configurations import Config
 from tritongemm.eager import extent
 from tritongemm.elements import address_of, element_named, element_of, empty_like, is_typed, strides_of
@@ -49,6 +49,7 @@ def product(
     from tritongemm.dispatch import product as dispatched
     from tritongemm.kernels.epilogue import Epilogue
 
+    precision = automatic.resolved(precision, a)
     epilogue = Epilogue(alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
     target = _apart(out, a, b, bias, c)
     with _on_device_of(a):
@@ -102,7 +103,7 @@ def _configured(
     """The configuration to launch with; None for the table's."""
     if isinstance(config, Config):
         return config
-    if precision == "auto" or not is_cuda(a) or (config is None and store.current().empty()):
+    if not is_cuda(a) or (config is None and store.current().empty()):
         return None
     from tritongemm import modes
     from tritongemm.kernels.problems import Operands

@@ -3,15 +3,16 @@
 Triton's launcher inspects every argument of every launch to find the compiled kernel that fits. For a call of the same
 shapes, strides and types the answer is the same, so the first call is recorded: which compiled kernels it launched, in
 which order, with which arguments, and which of these are addresses of the caller's tensors. A replay puts the addresses
-of the new tensors in and calls the driver.
+of the new tensors in and calls the driver. Descriptors for the copy engine (TMA) are encoded once per address.
 
 A call can be replayed if every tensor that its kernels got is one that the caller passed or got. A call that makes
-workspaces or descriptors of its own cannot; it is launched in full each time.
+workspaces of its own cannot; it is launched in full each time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from tritongemm.matrices import is_torch
 
 # Triton versions whose compiled kernels are called as `Plan.replay` does.
 _REPLAYABLE_VERSIONS = ("3.8.", "3.9.")
+# Encoded descriptors are kept per argument for this many addresses.
+_MOST_ADDRESSES = 64
 
 _recording = threading.local()
 
@@ -33,6 +36,7 @@ class _Step:
         start: Launches the compiled kernel on a stream with arguments.
         arguments: The arguments; None where an address goes.
         addresses: (position among the arguments, position among the tensors) of each address.
+        descriptors: (position among the arguments, position among the tensors, encoder) of each descriptor.
         leading: Whether the first arguments are the addresses of all tensors in their order, as they mostly are.
         rest: The arguments after these.
     """
@@ -40,6 +44,7 @@ class _Step:
     start: Callable[[int, tuple[Any, ...]], None]
     arguments: tuple[Any, ...]
     addresses: tuple[tuple[int, int], ...]
+    descriptors: tuple[tuple[int, int, Callable[[int], Any]], ...]
     leading: bool
     rest: tuple[Any, ...]
 
@@ -73,8 +78,13 @@ class Plan:
                 filled = list(step.arguments)
                 for at, tensor in step.addresses:
                     filled[at] = addresses[tensor]
+                for at, tensor, encoded in step.descriptors:
+                    filled[at] = encoded(addresses[tensor])
                 arguments = tuple(filled)
             step.start(stream, arguments)
+
+
+_Launch = tuple[Any, tuple[int, ...], tuple[Any, ...], tuple[bool, ...]]
 
 
 @dataclass
@@ -82,12 +92,13 @@ class Record:
     """What a recorded call launched, filled in while it runs.
 
     Attributes:
-        launches: (compiled kernel, grid, arguments in the order of the kernel's signature) of each launch.
+        launches: (compiled kernel, grid, arguments in the order of the kernel's signature, which of them are constants
+            of the compiled kernel) of each launch.
         complete: False once something was launched that cannot be replayed.
         seen: Launches that Triton told of: more than in `launches` if one did not go through `launch`.
     """
 
-    launches: list[tuple[Any, tuple[int, ...], tuple[Any, ...]]] = field(default_factory=list)
+    launches: list[_Launch] = field(default_factory=list)
     complete: bool = True
     seen: int = 0
 
@@ -116,26 +127,46 @@ class Record:
         return plan if len(plan.steps) == len(steps) and plan.replayable() else None
 
 
-def _step(launch: tuple[Any, tuple[int, ...], tuple[Any, ...]], places: dict[int, int]) -> _Step | None:
-    compiled, grid, arguments = launch
-    start = _starter(compiled, grid)
+def _step(launch: _Launch, places: dict[int, int]) -> _Step | None:
+    compiled, grid, given, constant = launch
+    encoders = _encoders(compiled)
+    arguments: list[Any] = []
+    addresses: list[tuple[int, int]] = []
+    descriptors: list[tuple[int, int, Callable[[int], Any]]] = []
+    for argument, is_constant in zip(given, constant, strict=True):
+        if is_constant or argument is None or isinstance(argument, int | float):
+            arguments.append(argument)
+            continue
+        described = _is_descriptor(argument)
+        base = argument.base if described else argument
+        if not is_torch(base) or base.data_ptr() not in places:
+            return None
+        place = places[base.data_ptr()]
+        if not described:
+            addresses.append((len(arguments), place))
+            arguments.append(None)
+            continue
+        encode = None if encoders is None else encoders(argument, len(descriptors))
+        if encode is None:
+            return None
+        descriptors.append((len(arguments), place, encode))
+        arguments += [None, *argument.shape, *argument.strides]
+    start = _starter(compiled, grid, bool(descriptors))
     if start is None:
         return None
-    addresses = []
-    for at, argument in enumerate(arguments):
-        if is_torch(argument):
-            if argument.data_ptr() not in places:
-                return None
-            addresses.append((at, places[argument.data_ptr()]))
-        elif not isinstance(argument, int | float | str | None) and not hasattr(argument, "primitive_bitwidth"):
-            return None
-    constants = tuple(None if is_torch(argument) else argument for argument in arguments)
-    leading = addresses == [(i, i) for i in range(len(places))]
-    return _Step(start, constants, tuple(addresses), leading, constants[len(places) :])
+    leading = not descriptors and addresses == [(i, i) for i in range(len(places))]
+    rest = tuple(arguments[len(places) :])
+    return _Step(start, tuple(arguments), tuple(addresses), tuple(descriptors), leading, rest)
 
 
-def _starter(compiled: Any, grid: tuple[int, ...]) -> Callable[[int, tuple[Any, ...]], None] | None:
-    """What launches a compiled kernel; None if a launch needs more than its arguments."""
+def _starter(compiled: Any, grid: tuple[int, ...], described: bool) -> Callable[[int, tuple[Any, ...]], None] | None:
+    """What launches a compiled kernel; None if a launch needs more than its arguments.
+
+    Args:
+        compiled: The compiled kernel.
+        grid: Its grid.
+        described: Whether arguments were descriptors, and are taken apart already.
+    """
     run = getattr(compiled, "run", None)
     # Scratch memory is allocated per launch: Triton's own launcher does that.
     sizes = (getattr(run, name, None) for name in ("global_scratch_size", "profile_scratch_size"))
@@ -144,8 +175,10 @@ def _starter(compiled: Any, grid: tuple[int, ...]) -> Callable[[int, tuple[Any, 
     x, y, z = (*grid, 1, 1)[:3]
     function, metadata = compiled.function, compiled.packed_metadata
     if all(hasattr(run, name) for name in _LAUNCHER):
-        # The launcher in C, without the Python around it that allocates scratch memory.
+        # The launcher in C, without the Python around it that allocates scratch memory and takes descriptors apart.
         launch, cooperative, dependent, annotations, signature = (getattr(run, name) for name in _LAUNCHER)
+        if described:
+            launch = _launcher_in_c()
 
         def start(stream: int, arguments: tuple[Any, ...], kept: Any = compiled) -> None:
             launch(
@@ -153,6 +186,8 @@ def _starter(compiled: Any, grid: tuple[int, ...]) -> Callable[[int, tuple[Any, 
                 annotations, signature, arguments,
             )  # fmt: skip
 
+    elif described:
+        return None
     else:
 
         def start(stream: int, arguments: tuple[Any, ...], kept: Any = compiled) -> None:
@@ -163,6 +198,61 @@ def _starter(compiled: Any, grid: tuple[int, ...]) -> Callable[[int, tuple[Any, 
 
 # What Triton 3.9's launcher is made of.
 _LAUNCHER = ("launch", "launch_cooperative_grid", "launch_pdl", "arg_annotations", "kernel_signature")
+
+
+def _launcher_in_c() -> Callable[..., None]:
+    import triton
+
+    launcher: Callable[..., None] = triton.runtime.driver.active.utils.launch
+    return launcher
+
+
+def _is_descriptor(argument: Any) -> bool:
+    return all(hasattr(argument, name) for name in ("base", "shape", "strides", "block_shape"))
+
+
+@dataclass(frozen=True)
+class _Address:
+    """As much of a tensor as the encoding of a descriptor asks for."""
+
+    value: int
+
+    def data_ptr(self) -> int:
+        return self.value
+
+
+def _encoders(compiled: Any) -> Callable[[Any, int], Callable[[int], Any] | None] | None:
+    """What makes, for a descriptor and its position among the descriptors, the encoder of its addresses."""
+    described = getattr(getattr(compiled, "metadata", None), "tensordesc_meta", None)
+    if not described:
+        return None
+    from triton.backends.nvidia import driver
+
+    make = getattr(driver, "make_tensordesc_arg", None)
+    if make is None:
+        return None
+
+    def encoder(descriptor: Any, position: int) -> Callable[[int], Any] | None:
+        if described[position] is None:
+            return None
+        kept: dict[int, Any] = {}
+
+        def encoded(address: int) -> Any:
+            found = kept.get(address)
+            if found is None:
+                if len(kept) >= _MOST_ADDRESSES:
+                    kept.clear()
+                moved = copy.copy(descriptor)
+                moved.base = _Address(address)
+                found = kept[address] = make(moved, described[position], None)[0]
+            return found
+
+        # The recorded tensors are not kept alive by their plan.
+        descriptor = copy.copy(descriptor)
+        descriptor.base = None
+        return encoded
+
+    return encoder
 
 
 @contextlib.contextmanager
@@ -210,6 +300,6 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
         current.complete = False
         return
     given = dict(zip(parameters, arguments, strict=False)) | {n: v for n, v in constants.items() if n in parameters}
-    current.launches.append(
-        (compiled, tuple(grid), tuple(given.get(name, parameter.default) for name, parameter in parameters.items()))
-    )
+    values = tuple(given.get(name, parameter.default) for name, parameter in parameters.items())
+    constant = tuple(bool(parameter.is_constexpr) for parameter in kernel.params)
+    current.launches.append((compiled, tuple(grid), values, constant))

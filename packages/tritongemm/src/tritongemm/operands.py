@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tritongemm import automatic
 from tritongemm.elements import FP8, RESULTS, Element, element_named, element_of, is_typed
 from tritongemm.errors import UsageError, nearest
 from tritongemm.matrices import is_torch
@@ -252,7 +253,7 @@ def check_settings(activation: str | None, precision: str, element: Element) -> 
     """
     if activation is not None and activation not in ACTIVATIONS:
         raise UsageError(f"activation: {activation!r} is none of this package. {nearest(str(activation), ACTIVATIONS)}")
-    if precision != "auto":
+    if precision != automatic.NAME:
         from tritongemm.modes import get
 
         get(precision).of((element.name, element.name))
