@@ -80,7 +80,7 @@ class Page:
     def _run(self, text: str) -> str:
         expected, _, rest = text.partition(" ")
         status, command = (int(expected), rest) if expected.isdecimal() else (0, text)
-        environment = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "MPLBACKEND": "agg"}
+        environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "MPLBACKEND": "agg"}
         if not any(point.value == PLUGIN for point in entry_points(group="pytest11")):
             environment["PYTEST_PLUGINS"] = PLUGIN  # the packages are on the path and not installed
         done = subprocess.run(

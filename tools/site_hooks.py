@@ -219,9 +219,11 @@ def entries(
         if not (inspect.isclass(thing) or inspect.isroutine(thing)):
             yield f"{site_reference.comment(place)}\n"
     for name in modules:
-        yield f"{'#' * level} {name} {{ #{name} }}\n"
-        yield f"{first_paragraph(importlib.import_module(name))}\n"
-        yield from entries(name, level + 1, seen)
+        inner = list(entries(name, level + 1, seen))
+        if inner:  # a page may have shown all of it under headings of its own
+            yield f"{'#' * level} {name} {{ #{name} }}\n"
+            yield f"{first_paragraph(importlib.import_module(name))}\n"
+            yield from inner
 
 
 def attribute(module: ModuleType, name: str) -> Any:

@@ -4,7 +4,8 @@ import numpy as np
 def make_inputs(rng, M=67, N=35, K=129):
     a = rng.standard_normal((M, K), np.float32)
     b = rng.standard_normal((K, N), np.float32)
-    return {"a": a, "b": b, "c": np.zeros((M, N), np.float32), "M": M, "N": N, "K": K}
+    c = np.zeros((M, N), np.float32)
+    return {"a": a, "b": b, "c": c, "M": M, "N": N, "K": K}
 
 
 grid = {
