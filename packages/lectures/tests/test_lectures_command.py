@@ -19,6 +19,19 @@ def test_list_names_every_lecture_in_order(capsys: pytest.CaptureFixture[str]) -
     assert [line.split()[0] for line in lines] == numfmt_lectures.names()
 
 
+def test_the_eight_lectures_are_in_teaching_order() -> None:
+    assert numfmt_lectures.names() == [
+        "numbers",
+        "block-scales",
+        "rounding-and-accumulation",
+        "another-order",
+        "tl-dot",
+        "fpsan",
+        "fp32-from-parts",
+        "reproducibility",
+    ]
+
+
 def test_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--json"]) == 0
     assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == numfmt_lectures.names()
@@ -51,6 +64,9 @@ def test_set_changes_a_setting(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "message"),
     [
         (["run", "rounding"], "unknown lecture 'rounding'; did you mean 'rounding-and-accumulation'?"),
+        (["run", "tldot"], "unknown lecture 'tldot'; did you mean 'tl-dot'?"),
+        (["run", "reproducable"], "unknown lecture 'reproducable'; did you mean 'reproducibility'?"),
+        (["run", "fp32"], "unknown lecture 'fp32'; did you mean 'fp32-from-parts'?"),
         (["run", "nmbers"], "unknown lecture 'nmbers'; did you mean 'numbers'?"),
         (["rum", "numbers"], "unknown command 'rum'; did you mean 'run'?"),
         (["run", "numbers", "--set", "smples=3"], "unknown setting 'smples'; did you mean 'samples'?"),
@@ -77,6 +93,22 @@ def test_argparse_refuses_alike(arguments: list[str], capsys: pytest.CaptureFixt
         main(arguments)
     assert refused.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["run", "numbers", "--quik"], "unknown option '--quik'; did you mean '--quick'?"),
+        (["run", "numbers", "--plts=x"], "unknown option '--plts'; did you mean '--plots'?"),
+        (["list", "--lnag", "zh"], "unknown option '--lnag'; did you mean '--lang'?"),
+        (["list", "--jsn"], "unknown option '--jsn'; did you mean '--json'?"),
+    ],
+)
+def test_the_nearest_option_is_named(arguments: list[str], nearest: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(arguments)
+    assert refused.value.code == 2
+    assert capsys.readouterr().err.startswith(f"lectures: {nearest}")
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

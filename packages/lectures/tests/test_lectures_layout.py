@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,31 @@ def test_no_line_of_text_is_too_long_in_any_language(name: str) -> None:
     for language in numfmt_lectures.LANGUAGES:
         for line in render.to_text(report, load(name, language)).splitlines():
             assert columns.width(line) <= 100, line
+
+
+@pytest.mark.parametrize("name", numfmt_lectures.names())
+def test_every_lecture_is_data_in_every_language(name: str) -> None:
+    for module in LECTURES[name].requires:
+        pytest.importorskip(module)
+    report = quick_report(name)
+    texts = []
+    for language in numfmt_lectures.LANGUAGES:
+        data = json.loads(json.dumps(render.to_dict(report, load(name, language)), allow_nan=False))
+        assert [d["key"] for d in data["demonstrations"]] == [d.key for d in report.demonstrations]
+        assert all(o["text"] for d in data["demonstrations"] for o in d["observations"])
+        texts.append([row for d in data["demonstrations"] for t in d["tables"] for row in t["rows"]])
+    # The figures are the same in every language.
+    numbers = [[[v for v in row if isinstance(v, float)] for row in rows] for rows in texts]
+    assert all(other == numbers[0] for other in numbers[1:])
+
+
+@pytest.mark.parametrize("name", numfmt_lectures.names())
+def test_every_lecture_has_a_figure_with_its_own_file(name: str) -> None:
+    for module in LECTURES[name].requires:
+        pytest.importorskip(module)
+    keys = [figure.key for d in quick_report(name).demonstrations for figure in d.figures]
+    assert len(keys) == len(set(keys))
+    assert keys or name == "fpsan"
 
 
 def test_an_unknown_form_is_refused() -> None:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from numfmt_lectures import LANGUAGES, LectureError, __version__
 from numfmt_lectures.catalogue import load
@@ -22,9 +22,19 @@ _COMMANDS = ("list", "run")
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, with the nearest known command in its error."""
+    """argparse, whose errors are one sentence, with the nearest known option where an option is unknown."""
+
+    # Of all commands: an unknown option is reported by the outermost parser.
+    options: ClassVar[set[str]] = set()
+
+    def add_argument(self, *names: Any, **facts: Any) -> argparse.Action:
+        self.options.update(name for name in names if name.startswith("--"))
+        return super().add_argument(*names, **facts)
 
     def error(self, message: str) -> NoReturn:
+        _, unrecognised, given = message.partition("unrecognized arguments: ")
+        if unrecognised and given.startswith("-"):
+            message = str(unknown("option", given.split()[0].partition("=")[0], self.options))
         self.exit(2, f"{self.prog}: {message}\n")
 
 

@@ -24,6 +24,8 @@ def unknown(what: str, given: str, known: Iterable[str]) -> LectureError:
         An error to raise, with the nearest known name if one is near.
     """
     names = sorted(known)
-    near = get_close_matches(given.lower(), names, n=1, cutoff=0.4)
+    # A part of a name is nearer to it than any similar name.
+    near = [name for name in names if len(given) > 2 and given.lower() in name]
+    near = near or get_close_matches(given.lower(), names, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     return LectureError(f"unknown {what} {given!r}{hint} Known: {', '.join(names)}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -83,7 +84,10 @@ def to_markdown(
 
 
 def to_dict(report: Report, words: Catalogue) -> dict[str, Any]:
-    """The report as values that JSON can hold: numbers unrounded, sentences in the catalogue's language."""
+    """The report as values that JSON can hold: numbers unrounded, sentences in the catalogue's language.
+
+    Infinities and NaN, which JSON lacks, are the texts inf, -inf and nan.
+    """
     return {
         "lecture": report.lecture,
         "title": words.text("title"),
@@ -97,6 +101,8 @@ def _demonstration(demonstration: Demonstration, words: Catalogue) -> dict[str, 
     def said(value: object) -> object:
         if isinstance(value, list):
             return [said(item) for item in value]
+        if isinstance(value, float) and not math.isfinite(value):
+            return str(float(value))
         return words.label(value) if isinstance(value, Label) else value
 
     return {

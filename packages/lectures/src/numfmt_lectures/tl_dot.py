@@ -323,7 +323,7 @@ LINES = ("unit", "chain", "unit_positive", "chain_positive")
 def accumulator(settings: Settings) -> Demonstration:
     """FP16 products summed by a tensor core and by FP32 fused multiply-adds, over K."""
     found = try_accumulators(settings)
-    columns = [Column("length", "d"), *(Column(name, ".3g") for name in LINES)]
+    columns = [Column("length", "d"), *(Column(name, ".4g") for name in LINES)]
     rows = [(length, *(found[name][i].rms for name in LINES)) for i, length in enumerate(settings.lengths)]
     series = [
         Series(Label(name), list(settings.lengths), [e.rms for e in found[name]], name.startswith("chain"), number // 2)
