@@ -2,6 +2,8 @@
 
 import triton
 import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
 
 @triton.jit
@@ -251,6 +253,44 @@ def split_kernel(
 split_tuned_kernel = triton.autotune(
     configs=[triton.Config({"BM": 16, "BN": 32, "BK": 16, "SPLIT_K": 2})], key=["M"], reset_to_zero=["c"]
 )(split_kernel)
+
+
+@triton.jit
+def nameless_axes_kernel(
+    a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    BM: tl.constexpr = 16, BN: tl.constexpr = 32, BK: tl.constexpr = 16,
+):  # fmt: skip
+    """Axes whose variables say nothing, but for what they are multiplied with; loads without `other`."""
+    first = tl.program_id(0)
+    there = first * BN + tl.arange(0, BN)
+    here = tl.program_id(1) * BM + tl.arange(0, BM)
+    k = tl.arange(0, BK)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for start in range(0, K, BK):
+        live = start + k < K
+        x = tl.load(a + here[:, None] * stride_am + (start + k)[None, :] * stride_ak,
+                    mask=(here < M)[:, None] & live[None, :])  # fmt: skip
+        y = tl.load(b + (start + k)[:, None] * stride_bk + there[None, :] * stride_bn,
+                    mask=live[:, None] & (there < N)[None, :])  # fmt: skip
+        total = tl.dot(x, y, total, input_precision="ieee")
+    inside = (here < M)[:, None] & (there < N)[None, :]
+    tl.store(c + here[:, None] * stride_cm + there[None, :] * stride_cn, total, mask=inside)
+
+
+@gluon.jit
+def gluon_kernel(
+    a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, BLOCK: gl.constexpr = 64
+):  # fmt: skip
+    """One row of one block of columns per program, in Gluon."""
+    m = gl.program_id(0)
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [2], [0])
+    n = gl.program_id(1) * BLOCK + gl.arange(0, BLOCK, layout=layout)
+    total = gl.zeros([BLOCK], gl.float32, layout=layout)
+    for k in range(K):
+        x = gl.load(a + m * stride_am + k * stride_ak)
+        y = gl.load(b + k * stride_bk + n * stride_bn, mask=n < N, other=0.0)
+        total += x * y
+    gl.store(c + m * stride_cm + n * stride_cn, total, mask=n < N)
 
 
 @triton.jit

@@ -106,6 +106,7 @@ class AlgebraEvidence:
         conversions: What was assumed of conversions between float types, if anything.
         absent: By kernel letter, why a kernel has no payloads.
         checked: By letter of such a kernel, in how many products its numbers were compared with float64.
+        outside: By kernel letter, the first access outside of the matrices.
         seconds: Time taken.
     """
 
@@ -120,6 +121,7 @@ class AlgebraEvidence:
     conversions: str = ""
     absent: dict[str, str] = field(default_factory=dict)
     checked: dict[str, int] = field(default_factory=dict)
+    outside: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -281,18 +283,22 @@ def _compared(
                     continue
             except fpsan_tools.OutOfBounds as error:
                 evidence.status = "different"
-                evidence.diagnosis.append(
-                    f"{c.letter} ({c.name}) reaches outside its matrices at {M}x{N}x{depth}, {why}: {one_line(error)}"
-                )
-                return evidence
+                if c.letter not in evidence.outside:
+                    evidence.outside[c.letter] = (
+                        f"{c.letter} ({c.name}) reaches outside its matrices at {M}x{N}x{depth}, {why}: "
+                        f"{one_line(error)}"
+                    )
+                break  # Other products may be inside, and show more.
             except (fpsan_tools.FpsanError, KernelFailed) as error:
                 evidence.status, evidence.reason = "unknown", f"{c.letter} ({c.name}): {one_line(error)}"
                 return evidence
             _remember(evidence, c.letter, launched)
             results.append(launched.codes)
+        if len(results) < len(contestants):
+            continue
         evidence.trials.append(Trial(M, N, depth, layout, why, a, b, results[0], results[1], golden))
         show((number + 1) / len(plan))
-    if evidence.different:
+    if evidence.different or evidence.outside:
         evidence.status = "different"
     elif len(evidence.absent) == len(contestants):
         evidence.status = NOT_APPLICABLE

@@ -1,8 +1,10 @@
-"""A limit on the time of one evaluation: a kernel's evaluation stops at its next operation."""
+"""What looks on while a kernel is evaluated: a limit on its time, and loads whose masked-off lanes are undefined."""
 
 from __future__ import annotations
 
+import math
 import time
+from pathlib import Path
 from typing import Any
 
 from tritongemm.errors import KernelFailed
@@ -12,15 +14,17 @@ class OutOfTime(KernelFailed):
     """An evaluation took longer than it may."""
 
 
-class Deadline:
-    """Stops evaluations of kernels after a time; an observer for `fpsan_tools.on_cpu`.
+class Watch:
+    """Stops evaluations of kernels after a time, and remembers loads with a mask and no `other`: an observer for
+    `fpsan_tools.on_cpu`.
 
     Args:
         at: Time (`time.monotonic`) after which an evaluation stops; infinity for never.
     """
 
-    def __init__(self, at: float) -> None:
+    def __init__(self, at: float = math.inf) -> None:
         self.at = at
+        self.undefined: dict[str, None] = {}
 
     def __call__(self, machine: Any, operation: Any, frame: Any) -> None:
         """Called after each operation.
@@ -28,5 +32,17 @@ class Deadline:
         Raises:
             OutOfTime: The time is over.
         """
+        if operation.name == "tt.load" and len(operation.operands) == 2:  # A pointer and a mask.
+            place = operation.location.user
+            self.undefined.setdefault(f"{Path(place.file).name}:{place.line}")
         if time.monotonic() > self.at:
             raise OutOfTime("its evaluation takes longer than the time that is left")
+
+    def note(self) -> tuple[str, ...]:
+        """A remark on the loads whose masked-off lanes are undefined."""
+        if not self.undefined:
+            return ()
+        places = ", ".join(self.undefined)
+        return (
+            f"lanes that a mask without `other` switches off ({places}) hold something undefined on a GPU, and 0 here",
+        )

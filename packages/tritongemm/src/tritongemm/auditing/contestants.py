@@ -281,9 +281,8 @@ def _only_kernel(module: ModuleType, spec: str, argument: str) -> tuple[Any, str
         what = (
             f"has {len(fitting)} kernels with a known signature" if fitting else "has no kernel with a known signature"
         )
-        raise UsageError(
-            f"{argument}: {spec} {what}; name one as {spec}:kernel. Known: {', '.join(_kernels_of(module)) or 'none'}."
-        )
+        listed = ", ".join(fitting or _kernels_of(module)) or "none"
+        raise UsageError(f"{argument}: {spec} {what}; name one as {spec}:kernel. Known: {listed}.")
     (name, kernel), *_ = fitting.items()
     return kernel, name
 

@@ -20,7 +20,7 @@ import numpy as np
 
 import fpsan_tools
 from tritongemm.auditing.callables import bits_of_result, call
-from tritongemm.auditing.clock import Deadline
+from tritongemm.auditing.clock import Watch
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.errors import KernelFailed, Unavailable, UsageError, nearest, one_line
 from tritongemm.matrices import DTYPES
@@ -185,11 +185,11 @@ class Cpu:
                 with self._session(domain, version) as session:
                     contestant.kernel[grid](*positional, **keywords)
                 launch = session.launches[-1]
-        return Launched(np.ascontiguousarray(result), _unsanitised(launch), tuple(launch.notes))
+        notes = (*launch.notes, *session.observer.note())
+        return Launched(np.ascontiguousarray(result), _unsanitised(launch), notes)
 
     def _session(self, domain: str, version: str | None) -> Any:
-        watch = Deadline(self.deadline) if self.deadline < math.inf else None
-        return fpsan_tools.on_cpu(_DOMAINS.get(domain, self.floats), version=version, observer=watch)
+        return fpsan_tools.on_cpu(_DOMAINS.get(domain, self.floats), version=version, observer=Watch(self.deadline))
 
     def _call(
         self,
@@ -214,7 +214,8 @@ class Cpu:
             raise NoPayloads(NO_KERNEL)
         codes = bits_of_result(c, dtypes[1], shape)
         unsanitised = tuple(dict.fromkeys(text for launch in launches for text in _unsanitised(launch)))
-        return Launched(codes, unsanitised, tuple(dict.fromkeys(n for launch in launches for n in launch.notes)))
+        notes = [n for launch in launches for n in launch.notes] + list(session.observer.note())
+        return Launched(codes, unsanitised, tuple(dict.fromkeys(notes)))
 
 
 @contextmanager

@@ -73,7 +73,8 @@ def candidates(c: Contestant, operands: str = "fp32") -> list[Order]:
     else:
         orders += mode_orders(operands)
     named = [v for k, v in c.constants.items() if _PARTS.fullmatch(k) and isinstance(v, int) and v > 1]
-    orders += split_orders(list(dict.fromkeys([*named, 2, 3, 4, 8])), list(dict.fromkeys([*steps[-1:], 1])))
+    grains = steps[-1:] or [16, 32, 64, 128]  # Of a function nothing is known.
+    orders += split_orders(list(dict.fromkeys([*named, 2, 3, 4, 8])), list(dict.fromkeys([*grains, 1])))
     return list(dict.fromkeys(orders))
 
 

@@ -7,7 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tritongemm.auditing.signatures import Signature
@@ -39,10 +39,12 @@ class ProgramAxes:
     Attributes:
         used: The axes.
         names: For each axis the variables its index is assigned to.
+        factors: For each axis the names that its index, or such a variable, is multiplied with.
     """
 
     used: frozenset[int]
     names: Mapping[int, tuple[str, ...]]
+    factors: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 def program_axes(kernel: Any) -> ProgramAxes:
@@ -53,6 +55,7 @@ def program_axes(kernel: Any) -> ProgramAxes:
     """
     used: set[int] = set()
     names: dict[int, list[str]] = {}
+    factors: dict[int, list[str]] = {}
     seen: set[int] = set()
     todo = [kernel]
     while todo and len(seen) < _MOST_SOURCE:
@@ -62,17 +65,38 @@ def program_axes(kernel: Any) -> ProgramAxes:
         seen.add(id(function))
         python = function.fn
         tree = ast.parse(textwrap.dedent(inspect.getsource(python)))
+        indices: dict[str, int] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign):
                 for axis in _axes_in(node.value):
-                    names.setdefault(axis, []).extend(t.id for t in node.targets if isinstance(t, ast.Name))
+                    targets = [t.id for t in node.targets if isinstance(t, ast.Name)]
+                    names.setdefault(axis, []).extend(targets)
+                    if isinstance(node.value, ast.Call):
+                        indices |= dict.fromkeys(targets, axis)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+                for index, factor in ((node.left, node.right), (node.right, node.left)):
+                    if isinstance(factor, ast.Name):
+                        for axis in _index_axes(index, indices):
+                            factors.setdefault(axis, []).append(factor.id)
             if isinstance(node, ast.Call):
                 used.update(_axes_in(node))
                 callee = node.func.id if isinstance(node.func, ast.Name) else ""
                 helper = python.__globals__.get(callee)
                 if hasattr(helper, "fn") and hasattr(helper, "params"):
                     todo.append(helper)
-    return ProgramAxes(frozenset(used), {axis: tuple(n) for axis, n in names.items()})
+    return ProgramAxes(
+        frozenset(used),
+        {axis: tuple(n) for axis, n in names.items()},
+        {axis: tuple(n) for axis, n in factors.items()},
+    )
+
+
+def _index_axes(node: ast.AST, indices: Mapping[str, int]) -> list[int]:
+    """The axis whose index an expression is: `program_id(axis)` itself, or a variable that holds it."""
+    if isinstance(node, ast.Name):
+        return [indices[node.id]] if node.id in indices else []
+    return _axes_in(node) if isinstance(node, ast.Call) else []
 
 
 def _axes_in(node: ast.AST) -> list[int]:
@@ -137,7 +161,14 @@ def derived_grid(
 
 
 def _rows_first(axes: ProgramAxes, signature: Signature) -> tuple[bool, list[str]]:
-    """Whether axis 0 of a two-dimensional grid counts rows, read from the variables' names."""
+    """Whether axis 0 of a two-dimensional grid counts rows: by the tile size that its index is multiplied with, or by
+    the names of variables."""
+    for axis in (0, 1):
+        for name in axes.factors.get(axis, ()):
+            if tile_constant({name: 0}, signature.rows):
+                return axis == 0, []
+            if tile_constant({name: 0}, signature.columns):
+                return axis == 1, []
     rows, columns = (re.compile(rf"(.*_|p|pid|i|off)?({x}|{w}s?)\d*", re.IGNORECASE) for x, w in (
         (signature.rows, "row"), (signature.columns, "col(?:umn)?")))  # fmt: skip
     for axis in (0, 1):

@@ -17,7 +17,7 @@ import numfmt
 import tritongemm
 from tritongemm.accuracy import Tolerance
 from tritongemm.auditing.cases import Case
-from tritongemm.auditing.clock import Deadline, OutOfTime
+from tritongemm.auditing.clock import OutOfTime, Watch
 from tritongemm.auditing.distributions import GIVEN, Change, changes_named
 from tritongemm.auditing.document import Document
 from tritongemm.auditing.kernel_algebra import GPU_ONLY, NOT_APPLICABLE, UNKNOWN, KernelAlgebra, compare_payloads
@@ -499,12 +499,13 @@ class _Run:
         first = not side.measured and not side.refused
         try:
             if isinstance(self.place, CpuPlace):
-                with fpsan_tools.on_cpu("ieee", observer=Deadline(self.deadline)) as session:
+                watch = Watch(self.deadline)
+                with fpsan_tools.on_cpu("ieee", observer=watch) as session:
                     outputs = call(side.function, inputs, self.gradients, spec.seed)
                 launches = session.launches
                 side.launched = max(side.launched, len(launches))
                 side.kernels = tuple(dict.fromkeys((*side.kernels, *(x.kernel for x in launches))))
-                side.notes = tuple(dict.fromkeys((*side.notes, *(n for x in launches for n in x.notes))))
+                side.notes = tuple(dict.fromkeys((*side.notes, *(n for x in launches for n in x.notes), *watch.note())))
                 return Result(outputs, tuple(launches), len(launches))
             result = self.place.run(side.function, inputs, self.gradients, spec.seed)
             if first:
@@ -532,7 +533,7 @@ class _Run:
         if not side.launched or (self.place.kind == "gpu" and spec.why == "production"):
             return None
         try:
-            with fpsan_tools.on_cpu("real", observer=Deadline(self.deadline)) as session:
+            with fpsan_tools.on_cpu("real", observer=Watch(self.deadline)) as session:
                 made = call(side.function, CpuPlace().inputs(inputs), self.gradients, spec.seed)
         except (fpsan_tools.FpsanError, Refused, UsageError):
             return None

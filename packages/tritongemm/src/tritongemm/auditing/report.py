@@ -76,7 +76,7 @@ def _algebra(contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> 
         columns = ("products tried", "M x N x K", "outputs", "A ≠ B", "A ≠ product", "B ≠ product")
         items.append(Table(columns, rows, f"Payloads (FpSan {e.version}: arithmetic without rounding)"))
     items += [f"{k} has no payloads: {reason}." for k, reason in e.absent.items()]
-    items += e.diagnosis
+    items += [*e.outside.values(), *e.diagnosis]
     if e.conversions:
         items.append(e.conversions)
     for c in contestants:

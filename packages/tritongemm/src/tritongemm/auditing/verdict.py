@@ -114,7 +114,7 @@ def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: Al
         return
     if e.status == "different":
         v.failures.append("Different algebra: this is no rounding.")
-        v.failures += e.diagnosis
+        v.failures += [*e.outside.values(), *e.diagnosis]
         return
     for c in contestants:
         if c.letter in e.absent:
@@ -272,6 +272,9 @@ def _compare(v: Verdict, contestants: tuple[Contestant, Contestant], e: Rounding
     a, b = e.main["A"], e.main["B"]
     if e.equal == e.evaluated:
         v.sentences.append(f"Rounding: all {e.evaluated:,} floats are equal bit for bit.")
+        order = e.identified["A"].order or e.identified["B"].order
+        if order is not None:
+            v.sentences.append(f"Both add as {order.describe()}.")
         return
     narrow = a.dtype != "fp32"
     by = {"A": a.rms_out if narrow else a.rms_scaled, "B": b.rms_out if narrow else b.rms_scaled}

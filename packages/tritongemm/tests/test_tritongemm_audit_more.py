@@ -1,0 +1,408 @@
+"""Audits of functions and Gluon kernels, split-K and tensor-core orders, declared precisions, own tensors."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fpsan_tools
+import numfmt
+from numfmt import matrix_units
+from tritongemm.__main__ import main
+from tritongemm.accuracy import ErrorAccumulator
+from tritongemm.auditing import callables, run
+from tritongemm.auditing.baseline import compare_with, load_baseline
+from tritongemm.auditing.contestants import Choices, contestant, find
+from tritongemm.auditing.data import load_array, load_named, operands_of
+from tritongemm.auditing.devices import Cpu, codes_of
+from tritongemm.auditing.document import Plot
+from tritongemm.auditing.explanation import identify
+from tritongemm.auditing.grids import program_axes
+from tritongemm.auditing.growth import Growth, measure_growth
+from tritongemm.auditing.implied_orders import AnyOrder, ModeOrder, SplitOrder, UnitOrder, split_orders, unit_orders
+from tritongemm.auditing.sampling import draw
+from tritongemm.errors import UsageError
+from tritongemm.orders import SummationOrder
+from tritongemm.reference import reference
+from tritongemm.tables import WIDTH, Table
+
+kernels = pytest.importorskip("tritongemm_audit_kernels")
+audit = run.audit
+
+pytestmark = pytest.mark.triton
+
+SMALL = {"M": 48, "N": 40, "K": 130, "device": "cpu", "max_time": 300}
+TILES = Choices({"BLOCK_M": 16, "BLOCK_N": 16})
+U = 2.0**-24
+
+
+def told(result):
+    v = result.verdict
+    return " ".join([*v.failures, *v.doubts, *v.sentences, *v.limitations])
+
+
+def product(a, b):
+    return a @ b
+
+
+def tail_dropped(a, b):
+    c = a @ b
+    c[:, 16:] -= a[:, -1:] @ b[-1:, 16:]
+    return c
+
+
+def test_a_function_is_audited_without_an_algebra():
+    result = audit(product, "blocked", **SMALL, choices_b=TILES)
+    assert result.status == "PASS WITH LIMITATIONS", told(result)
+    assert "A (product): algebra: not applicable, for it launches no Triton kernel" in told(result)
+    assert "Its numbers agree with float64 in 10 products." in told(result)
+    assert "B (blocked_kernel) has the payloads of the matrix product in 10 products" in told(result)
+    both = audit(product, np.matmul, **SMALL)
+    assert both.algebra.status == "not applicable"
+    assert both.algebra.checked == {"A": 10, "B": 10}
+
+
+def test_a_function_with_a_mistake_fails_by_its_numbers():
+    result = audit(tail_dropped, "blocked", **SMALL, choices_b=TILES)
+    assert result.status == "FAIL"
+    for text in ("looks like an indexing mistake", "as when a K tail is dropped", "from column 16 on"):
+        assert text in told(result)
+
+
+def test_launchers_keep_their_payloads():
+    def launcher(a, b):
+        from tritongemm.kernels.blocked import blocked
+
+        return blocked(a, b)
+
+    result = audit(launcher, "strided_lanes", **SMALL, choices_b=Choices({"LANES": 32}))
+    assert result.status == "PASS", told(result)
+    assert result.algebra.absent == {}
+
+
+@pytest.mark.torch
+def test_functions_of_pytorch_get_tensors():
+    pytest.importorskip("torch")
+    result = audit("torch:matmul", "blocked", **SMALL, choices_b=TILES, dtype="bf16")
+    assert result.status == "PASS WITH LIMITATIONS", told(result)
+    assert result.rounding.main["A"].dtype == "bf16"
+    assert "roundings of bf16" in told(result) or "equal bit for bit" in told(result)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda a, b: a @ b[:, 1:], "its result has shape"),
+        (lambda a, b: (a @ b).astype(np.float16), "its result is fp16"),
+        (lambda a, b: "no", "its result is no matrix"),
+        (lambda a, b: a.no_such_thing, "AttributeError"),
+    ],
+)
+def test_functions_that_give_something_else_are_told(function, words):
+    result = audit(function, "blocked", **SMALL, choices_b=TILES)
+    assert result.status == "INCONCLUSIVE"
+    assert words in told(result)
+
+
+def test_functions_take_no_constants_and_need_two_arguments():
+    with pytest.raises(UsageError, match="launches as it likes"):
+        audit(product, "blocked", **SMALL, choices_a=Choices({"BLOCK": 3}))
+    with pytest.raises(UsageError, match="two matrices"):
+        audit(lambda a: a, "blocked", **SMALL)
+    product.audit_arrays = "cupy"
+    try:
+        with pytest.raises(UsageError, match="no library of arrays"):
+            audit(product, "blocked", **SMALL)
+    finally:
+        del product.audit_arrays
+    assert callables.library_of(np.matmul) == ("numpy",)
+
+
+def test_a_gluon_kernel_is_for_a_gpu_and_the_other_one_is_checked_all_the_same():
+    grid = Choices(grid="M, cdiv(N, BLOCK)")
+    result = audit(kernels.gluon_kernel, "blocked", **SMALL, choices_a=grid, choices_b=TILES)
+    assert result.status == "INCONCLUSIVE"
+    assert "algebra: GPU only, for it is written in Gluon" in told(result)
+    assert "B (blocked_kernel) has the payloads of the matrix product" in told(result)
+
+
+def test_split_products_are_split_operands_by_construction():
+    choices = Choices({**TILES.constants, "INPUT_PRECISION": "tf32x3"}, precision="tf32x3")
+    result = audit("blocked", "blocked", **SMALL, choices_a=choices, choices_b=TILES)
+    assert result.status == "PASS WITH LIMITATIONS", told(result)
+    assert "operands are split before payloads see them" in told(result)
+    assert "Its numbers agree with float64 in 10 products" in told(result)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_split_k_is_found(parts, interleaved):
+    order = SplitOrder(parts, SummationOrder.chain(pad=32), 32, interleaved)
+    result = audit(lambda a, b: order.simulate(a, b), "blocked", M=40, N=36, K=500, device="cpu", choices_b=TILES)
+    found = result.rounding.identified["A"].order
+    a, b = draw(9, 8, 500, 3)
+    np.testing.assert_array_equal(found.simulate(a, b), order.simulate(a, b))
+    assert f"{parts} {'interleaved' if interleaved else 'contiguous'} parts" in told(result)
+
+
+def test_split_orders_are_what_they_say_and_within_their_bounds():
+    a, b = draw(6, 7, 100, 1)
+    parts = [a[:, :34] @ b[:34].astype(float), a[:, 34:68] @ b[34:68].astype(float), a[:, 68:] @ b[68:].astype(float)]
+    order = SplitOrder(3, SummationOrder.chain(), 2)
+    assert [c.tolist() for c in order.cuts(100)] == [list(range(34)), list(range(34, 68)), list(range(68, 100))]
+    np.testing.assert_allclose(order.simulate(a, b), sum(parts), rtol=1e-4, atol=1e-5)
+    assert order.height(100) == 34 + 2
+    assert SplitOrder(4, SummationOrder.chain(), tree=True).height(100) == 25 + 2
+    assert SplitOrder(2, SummationOrder.chain(), 16, True).cuts(40)[0].tolist() == [*range(16), *range(32, 40)]
+    golden, magnitude = reference(a, b)
+    for one in split_orders([2, 3, 8], [1, 16]):
+        assert (abs(one.simulate(a, b) - golden) <= one.relative_bound(100) * magnitude).all()
+        assert json.loads(json.dumps(one.as_dict()))["parts"] == one.parts
+
+
+@pytest.mark.parametrize("operands", ["fp16", "bf16"])
+def test_tensor_core_schedules_are_found_from_bits_and_keep_their_bounds(operands):
+    a, b = draw(24, 24, 400, 2)
+    kind = numfmt.FP16 if operands == "fp16" else numfmt.BF16
+    a, b = (np.asarray(kind.round(x), np.float32) for x in (a, b))
+    golden, magnitude = reference(a, b)
+    wanted = matrix_units.promote(64)
+    codes = codes_of(UnitOrder(wanted, operands).simulate(a, b), "fp32")
+    c = contestant(*find("blocked", "A")[:1], "A", "blocked", "blocked", Choices({"BLOCK_K": 64}))
+    found = identify(c, a, b, codes, (operands, "fp32"))
+    assert isinstance(found.order, UnitOrder)
+    np.testing.assert_array_equal(codes_of(found.order.simulate(a, b), "fp32"), codes)
+    for order in unit_orders(operands, [64]):
+        assert (abs(order.simulate(a, b) - golden) <= order.relative_bound(400) * magnitude).all()
+        assert order.probable(400) == order.relative_bound(400)
+    # Whatever the order: on few products a unit's step loses more than fp32 additions do.
+    assert AnyOrder(operands).relative_bound(1) > AnyOrder("fp32").relative_bound(1)
+
+
+def test_a_hardware_audit_finds_the_tensor_cores_chain():
+    choices = Choices({**TILES.constants, "BLOCK_M": 64})
+    result = audit("blocked", "blocked", **SMALL, dtype="fp16", out_dtype="fp32", choices_a=choices,
+                   choices_b=choices, hardware=True)  # fmt: skip
+    assert isinstance(result.rounding.identified["A"].order, UnitOrder), told(result)
+    assert "the fp16 tensor core of Hopper" in told(result)
+    assert result.status.startswith("PASS"), told(result)
+    assert result.rounding.main["A"].bound_exceeded == 0
+    assert "--hardware" in result.facts["replay"]
+
+
+def test_a_lower_precision_fails_undeclared_and_passes_declared():
+    low = {**TILES.constants, "INPUT_PRECISION": "tf32"}
+    size = {**SMALL, "hardware": True, "choices_b": TILES}
+    undeclared = audit("blocked", "blocked", **size, choices_a=Choices({**low, "BLOCK_M": 64}))
+    assert undeclared.status == "FAIL"
+    assert "has the bits of precision tf32 on an H200" in told(undeclared)
+    declared = audit("blocked", "blocked", **size, choices_a=Choices({**low, "BLOCK_M": 64}, precision="tf32"))
+    assert declared.status.startswith("PASS"), told(declared)
+    assert declared.rounding.identified["A"].order == ModeOrder("tf32", "fp32")
+    assert "--precision-a tf32" in declared.facts["replay"]
+    with pytest.raises(UsageError, match="tf31"):
+        audit(**SMALL, choices_a=Choices(precision="tf31"))
+
+
+def test_growth_tells_noise_from_a_direction():
+    def truncated(a, b):
+        total = np.zeros((a.shape[0], b.shape[1]))
+        for k in range(a.shape[1]):
+            total = np.asarray(numfmt.FP32.round(total + np.outer(a[:, k], b[k]), rounding="toward_zero"), float)
+        return total.astype(np.float32)
+
+    pair = tuple(contestant(f, letter, "s", "n") for letter, f in (("A", truncated), ("B", product)))
+    a, b = draw(30, 30, 800, 0)
+    found = measure_growth(pair, Cpu(), a, b, ("fp32", "fp32"), 0, 1e99, lambda what, done: None)
+    grown = {g.letter: g for g in found}
+    assert grown["A"].slope > 0.8
+    assert grown["A"].bias < -0.9
+    assert "a direction" in grown["A"].reading()
+    assert grown["chain"].slope < 0.65
+    assert abs(grown["chain"].bias) < 0.5
+    assert measure_growth(pair, Cpu(), a[:, :9], b[:9], ("fp32", "fp32"), 0, 1e99, lambda what, done: None) == []
+    assert "hidden" in Growth("A", (10, 20), (3.0, 3.0), 0.0, True).reading()
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_narrow_results_are_measured_in_their_own_roundings(dtype):
+    result = audit("strided_lanes", "blocked", **SMALL, dtype=dtype, choices_a=Choices({"LANES": 32}), choices_b=TILES)
+    report = result.rounding.main["A"]
+    assert 0 < report.rms_out < 1
+    assert report.max_out <= 1.01
+    assert report.outside == 0
+    assert result.facts["product"]["rtol"] == {"fp16": 1e-3, "bf16": 1.6e-2}[dtype]
+    assert f"one rounding to {dtype}" in str(result)
+    (plot,) = [
+        p for s in result.document.sections for p in s.items if isinstance(p, Plot) and p.title.startswith("Errors ag")
+    ]
+    by = {s.name: s for s in plot.series}
+    for side in "AB":
+        bound = dict(zip(by[f"{side}: a-priori bound"].x, by[f"{side}: a-priori bound"].y, strict=True))
+        for x, y in zip(by[f"{side}: largest"].x, by[f"{side}: largest"].y, strict=True):
+            assert y <= np.interp(x + 0.1, list(bound), list(bound.values())) + 1e-9
+
+
+def test_a_correctly_rounded_result_is_within_one_rounding():
+    a, b = draw(20, 20, 300, 5)
+    golden, magnitude = reference(a, b)
+    errors = ErrorAccumulator("p", 300, numfmt.BF16)
+    values = np.asarray(numfmt.BF16.round(golden), np.float64)
+
+    class Bf16(np.ndarray):
+        """float64 values that call themselves what they are accumulated as."""
+
+    errors.add(values.view(Bf16), golden, magnitude)
+    report = errors.report()
+    assert report.max_out <= 1
+    unit = 2.0**-8 * abs(golden) + U * magnitude
+    assert report.max_out == pytest.approx((abs(values - golden) / unit).max())
+    assert report.rms_out == pytest.approx(np.sqrt(((abs(values - golden) / unit) ** 2).mean()))
+    assert "roundings of bf16" in str(report)
+
+
+def test_axes_are_told_by_what_they_are_multiplied_with():
+    axes = program_axes(kernels.nameless_axes_kernel)
+    assert (axes.factors[0], axes.factors[1]) == (("BN",), ("BM",))
+    result = audit(kernels.nameless_axes_kernel, "blocked", **SMALL, choices_b=TILES)
+    assert result.contestants[0].grid_text == "cdiv(N, BN), cdiv(M, BM)"
+    assert result.status == "PASS", told(result)
+    assert "lanes that a mask without `other` switches off (tritongemm_audit_kernels.py:" in " ".join(
+        str(result).split()
+    )
+
+
+def test_products_inside_are_compared_although_another_one_is_left():
+    wrong = Choices({"MISTAKE": "mask forgotten"})
+    result = audit(kernels.planted_kernel, "blocked", **SMALL, choices_a=wrong, choices_b=TILES)
+    assert result.status == "FAIL"
+    assert "reaches outside its matrices" in told(result)
+    assert len(result.algebra.trials) > 1
+    assert "Payloads (FpSan" in str(result)
+
+
+def test_time_interrupts_an_evaluation(monkeypatch):
+    monkeypatch.setattr(run, "_LEAST_TIME", 0.0)
+    result = audit(**{**SMALL, "max_time": 1e-3})
+    assert result.status == "INCONCLUSIVE"
+    assert "longer than the time that is left" in told(result)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+QUICK = ["--device", "cpu", "--const-b", "BLOCK_M=16", "--const-b", "BLOCK_N=16", "--const-a", "LANES=32"]
+
+
+def test_the_users_own_matrices_are_audited(folder, capsys):
+    a, b = draw(20, 24, 60, 9)
+    np.save("a.npy", a)
+    np.savez("both.npz", weights=b, other=a)
+    assert main(["audit", "strided_lanes", "blocked", "--data", "a.npy", "both.npz:weights", *QUICK]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "C[20,24] = A[20,60] B[60,24], fp32, operands from a.npy and both.npz:weights" in out
+    read = json.loads((folder / "reports" / "audit.json").read_text())
+    golden, _ = reference(a, b)
+    assert read["rounding"]["strata"]["all"]["A"]["golden_rms"] == pytest.approx(np.sqrt((golden**2).mean()))
+    assert main([*read["replay"].split()[1:], "--no-report", "--quiet"]) == 0
+
+
+def test_safetensors_are_read_with_all_their_types(folder):
+    pytest.importorskip("safetensors")
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    bits = (values.view(np.uint32) >> 16).astype(np.uint16)
+    eight = np.asarray(numfmt.FP8_E4M3.encode(values)).astype(np.uint8)
+    tensors = {
+        "x": ("F32", values), "h": ("F16", values.astype(np.float16)), "b": ("BF16", bits), "q": ("F8_E4M3", eight),
+        "i": ("I64", np.arange(3)),
+    }  # fmt: skip
+    header, at = {}, 0
+    for name, (kind, x) in tensors.items():
+        header[name] = {"dtype": kind, "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]}
+        at += x.nbytes
+    head = json.dumps(header).encode()
+    body = b"".join(x.tobytes() for _, x in tensors.values())
+    (folder / "t.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + body)
+    read = load_named("t.safetensors")
+    np.testing.assert_array_equal(read["x"], values)
+    assert read["h"].dtype == np.float16
+    assert (str(read["b"].dtype), str(read["q"].dtype)) == ("bf16", "fp8e4nv")
+    np.testing.assert_array_equal(numfmt.FP8_E4M3.decode(read["q"].array), values)
+    assert read["i"].tolist() == [0, 1, 2]
+    a, b, kind = operands_of(load_array("t.safetensors:b"), fpsan_tools.typed(bits.T.copy(), "bf16"))
+    np.testing.assert_array_equal(a, values)
+    assert (b.shape, kind) == ((3, 2), "bf16")
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (["a.npy"], "--data: 1 of 2 files"),
+        (["gone.npy", "a.npy"], "'gone.npy' cannot be read"),
+        (["a.npy", "a.npy"], "A's columns and B's rows must agree"),
+        (["a.npy", "half.npy"], "A is fp32 and B is fp16"),
+        (["a.npy", "ints.npy"], "no floating-point type"),
+        (["a.npy", "line.npy"], "B has shape (3,)"),
+        (["a.npy", "nan.npy"], "B holds NaN or infinity"),
+        (["a.npy", "two.npz"], "holds 2 arrays; name one"),
+        (["a.npy", "two.npz:oen"], "Did you mean 'one'?"),
+        (["a.npy", "text.txt"], "ends in .txt"),
+        (["a.npy", "objects.npy"], "cannot be read"),
+        (["a.npy", "text.npy"], "cannot be read"),
+    ],
+)
+def test_files_that_hold_no_operands_are_one_sentence(folder, capsys, files, words):
+    np.save("a.npy", np.ones((2, 3), np.float32))
+    np.save("half.npy", np.ones((3, 2), np.float16))
+    np.save("ints.npy", np.ones((3, 2), np.int32))
+    np.save("line.npy", np.ones(3, np.float32))
+    np.save("nan.npy", np.full((3, 2), np.nan, np.float32))
+    np.save("objects.npy", np.array([[object()]], dtype=object), allow_pickle=True)
+    np.savez("two.npz", one=np.ones((3, 2)), other=np.ones(1))
+    for name in ("text.txt", "text.npy"):
+        (folder / name).write_text("no")
+    assert main(["audit", "--data", *files, "--device", "cpu", "--no-report"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert words in err
+
+
+def test_a_baseline_of_two_products(folder, capsys):
+    size = ["--m", "40", "--n", "36", "--k", "70"]
+    assert main(["audit", *size, *QUICK, "--out", "before"]) == 0
+    assert main(["audit", *size, *QUICK, "--baseline", "before/audit.json"]) == 0
+    assert "Since before/audit.json: 0 worse, 0 better" in capsys.readouterr().out
+    assert "5. Since the baseline" in (folder / "reports" / "audit.html").read_text()
+    worse = [x if x != "LANES=32" else "LANES=2" for x in QUICK]
+    assert main(["audit", *size, *worse, "--baseline", "before/audit.json", "--quiet", "--no-report"]) == 1
+    assert "Worse: A, all: rms error was" in capsys.readouterr().out
+    read = load_baseline("before/audit.json")
+    other = {**read, "device": "another", "figures": {**read["figures"], "new": 1.0}}
+    found = compare_with("p", read, other)
+    assert found.worse == found.better == []
+    assert found.unknown == 1
+    assert "another device" in found.remarks[0]
+    (folder / "none.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"no audit.json"):
+        load_baseline("none.json")
+
+
+def test_reports_fit_a_hundred_columns(folder, capsys):
+    assert main(["audit", "--m", "40", "--n", "36", "--k", "70", *QUICK, "--no-report"]) == 0
+    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= WIDTH == 100
+    wide = Table(("", "a name of several words", "another long name of a column"), [("x " * 60, "1" * 20, "y " * 40)])
+    text = wide.text()
+    assert max(map(len, text.splitlines())) <= 100
+    for word in ("several", "another", "1" * 20):
+        assert word in text
+    assert text.split().count("x") == 60
+
+
+def test_a_mistyped_option_points_to_the_commands_own_help(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["tritongemm", "audit", "--output", "x"])
+    with pytest.raises(SystemExit):
+        main(["audit", "--output", "x"])
+    assert "See tritongemm audit --help." in capsys.readouterr().err
