@@ -106,6 +106,20 @@ def test_results_are_the_same_bits_with_and_without_gradients():
         assert same_bits(plain, watched)
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_the_operator_and_the_short_way_of_plain_tensors_agree(activation):
+    def both(function):
+        leaves = [random(3, 20, grad=True), random(20, 4, grad=True), random(4, grad=True)]
+        result = function(*leaves)
+        result.square().sum().backward()
+        return result, *(x.grad for x in leaves)
+
+    short = both(lambda a, b, bias: tritongemm.mm(a, b, bias=bias, alpha=2, activation=activation))
+    operator = both(lambda a, b, bias: OPERATOR(a, b, None, bias, 2.0, 0.0, activation, "ieee", None, True, None))
+    assert all(same_bits(x, y) for x, y in zip(short, operator, strict=True))
+    assert "Product" in type(short[0].grad_fn).__name__
+
+
 def test_only_wanted_gradients_are_computed_and_operands_are_let_go():
     a, b = random(3, 4, grad=True), random(4, 5)
     result = tritongemm.mm(a, b)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tritongemm import automatic, eager, launches, tuning
+from tritongemm import automatic, eager
 from tritongemm.configurations import Config
 from tritongemm.elements import ELEMENTS, FP8, Element, element_of, empty_like, write_values
 from tritongemm.errors import UsageError
@@ -425,16 +425,10 @@ def _product(name: str, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: t
         return result if out is None else out.copy_(result)
     from tritongemm import execution
 
-    arguments = (a, b, c, bias, out, alpha, beta, activation, precision, dtype, invariant, config)
-    if not torch_kind or not a.is_cuda:
-        return execution.product(*arguments)
-    with launches.record() as recorded:
-        result = execution.product(*arguments)
-    # Memory made while a graph is captured belongs to the graph: such a call is recorded another time.
-    if given_c is c and (given_out is None or given_out is result) and not tuning.capturing():
-        plan = recorded.plan([*(x for x in tensors if x is not None), result])
-        eager.keep(tensors, result, given_out, settings, plan)
-    return result
+    return execution.recorded(
+        (a, b, given_c, bias), given_out, settings,
+        a, b, c, bias, out, alpha, beta, activation, precision, dtype, invariant, config,
+    )  # fmt: skip
 
 
 def _prepared(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:

@@ -9,7 +9,7 @@ recorded, under torch.compile, vmap, dispatch modes and forward-mode differentia
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +80,27 @@ def compiling() -> bool:
     return torch is not None and bool(torch.compiler.is_compiling())
 
 
+def plain(tensors: Sequence[Any]) -> bool:
+    """Whether tensors are what they seem and nobody looks on: no modes, no transforms, no subclasses, no negations.
+
+    Args:
+        tensors: torch tensors; None is left out.
+    """
+    known = _looked_up()
+    if known.modes() or known.functorch() is not None:
+        return False
+    for x in tensors:
+        if x is None:
+            continue
+        kind = type(x)
+        # A negated tensor is a note to the reader: its memory holds the other numbers. Complex ones come nowhere here.
+        if (kind is not known.Tensor and kind is not known.Parameter) or x.is_neg():
+            return False
+    return True
+
+
 def observed(tensors: Sequence[Any]) -> bool:
-    """Whether torch wants to see an operation on these tensors: gradients, modes, transforms, subclasses.
+    """Whether torch wants to see an operation on these tensors: what is not `plain`, and what records gradients.
 
     Args:
         tensors: torch tensors; None is left out.
@@ -90,16 +109,10 @@ def observed(tensors: Sequence[Any]) -> bool:
         False if the operation may go round torch's dispatcher unnoticed.
     """
     known = _looked_up()
-    if known.modes() or known.functorch() is not None or known.forward_ad._current_level >= 0:
+    if known.forward_ad._current_level >= 0 or not plain(tensors):
         return True
-    for x in tensors:
-        if x is None:
-            continue
-        kind = type(x)
-        # A negated tensor is a note to the reader: its memory holds the other numbers. Complex ones come nowhere here.
-        if (kind is not known.Tensor and kind is not known.Parameter) or x.is_neg():
-            return True
-        if x.requires_grad and known.is_grad_enabled():
+    for x in tensors:  # noqa: SIM110  (a generator would take as long as everything else here)
+        if x is not None and x.requires_grad and known.is_grad_enabled():
             return True
     return False
 
@@ -115,7 +128,9 @@ def _key(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...])
     return (*key, _signature(c), _signature(bias), _signature(out))
 
 
-def quick(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:
+def quick(
+    a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...], watch: Callable[..., bool] = observed
+) -> Any:
     """Does a call again that was done before.
 
     Args:
@@ -125,6 +140,7 @@ def quick(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]
         bias: What is added to every row, or None.
         out: The tensor to write to, or None.
         settings: Everything else that the call depends on, hashable.
+        watch: Whether these tensors must take the long way: `observed`; inside an operator nobody else is to see it.
 
     Returns:
         The result; None if this call must take the long way.
@@ -135,7 +151,7 @@ def quick(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]
         kept = _plans.get(_key(a, b, c, bias, out, settings))
     except (TypeError, AttributeError):  # not tensors, or a setting that cannot be hashed: the long way says what
         return None
-    if kept is None or observed((a, b, c, bias, out)):
+    if kept is None or watch((a, b, c, bias, out)):
         return None
     plan = kept.plan
     device = plan.device

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 from typing import Any
 
-from tritongemm import automatic, store, tuning
+from tritongemm import automatic, eager, launches, store, tuning
 from tritongemm.configurations import Config
 from tritongemm.eager import extent
 from tritongemm.elements import address_of, element_named, element_of, empty_like, is_typed, strides_of
@@ -59,6 +59,31 @@ def product(
             mode=precision, out=target, out_dtype=out_dtype, epilogue=epilogue, config=config, invariant=invariant,
         )  # fmt: skip
     return _delivered(result, out)
+
+
+def recorded(tensors: tuple[Any, Any, Any, Any], given_out: Any, settings: tuple[Any, ...], *arguments: Any) -> Any:
+    """A product whose launches are kept for the next call of its kind, if it can be launched from memory.
+
+    Args:
+        tensors: a, b, c and bias as the caller gave them.
+        given_out: The tensor to write to as the caller gave it, or None.
+        settings: What else `eager.quick` finds the call by.
+        *arguments: The arguments of `product`.
+
+    Returns:
+        The product.
+    """
+    if not is_cuda(tensors[0]):
+        return product(*arguments)
+    with launches.record() as record:
+        result = product(*arguments)
+    c = arguments[2]
+    # What was made for this call (a broadcast c, memory apart from out) is not there next time. Memory made while a
+    # graph is captured belongs to the graph: such a call is recorded another time.
+    if c is tensors[2] and (given_out is None or given_out is result) and not tuning.capturing():
+        plan = record.plan([*(x for x in tensors if x is not None), result])
+        eager.keep(tensors, result, given_out, settings, plan)
+    return result
 
 
 def scaled_product(
