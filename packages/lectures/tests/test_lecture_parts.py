@@ -107,11 +107,27 @@ def test_an_integer_product_is_that_of_python_integers_in_any_order() -> None:
                 sums[1] += x[0] * y[1] + x[1] * y[0]
                 sums[2] += x[0] * y[2] + x[1] * y[1] + x[2] * y[0]
             f = np.float32
-            joined = (f(sums[0]) * f(65536) + f(sums[1]) * f(256)) + f(sums[2])
+            joined = f(sums[0]) * f(65536) + (f(sums[1]) * f(256) + f(sums[2]))
             assert expected[m, n] == np.ldexp(joined, 16 - int(down[m, 0]) - int(across[0, n]))
     rng = np.random.default_rng(9)
     for splits in (1, 2, 7):
         assert (integer_product(a, b, rng.permutation(50), splits) == expected).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("int8x6", "uniform"),
+        *((name, kind) for name in ("fp16x3", "bf16x6") for kind in ("uniform", "normal", "binades")),
+    ],
+)
+def test_the_kernels_of_tritongemm_promise_the_same_bits(name: str, kind: str) -> None:
+    """The kernels' own prediction, which is compared with a GPU there, on data that no guard refuses."""
+    pytest.importorskip("tritongemm")
+    modes = pytest.importorskip("tritongemm.modes")
+    rng = np.random.default_rng(12)
+    a, b = lecture.kinds(rng, 6, 2048)[kind]
+    assert (modes.get(name).predict(a, b) == lecture.WAYS[name](a, b)).all()
 
 
 def test_no_integer_sum_can_leave_int32() -> None:

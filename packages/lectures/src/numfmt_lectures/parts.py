@@ -181,5 +181,5 @@ def integer_product(a: Matrix, b: Matrix, order: NDArray[np.int_] | None = None,
                 exact = left[i][:, span].astype(np.float64) @ right[weight - i][span].astype(np.float64)
                 sums[weight] += exact.astype(np.int64)
     high, middle, low = (one.astype(np.float32) for one in sums)
-    joined = (high * np.float32(65536) + middle * np.float32(256)) + low
+    joined = high * np.float32(65536) + (middle * np.float32(256) + low)
     return _unscaled(joined, down + across - 16)
