@@ -162,6 +162,64 @@ def test_opcheck_passes(kind):
     assert set(checked.values()) == {"SUCCESS"}, checked
 
 
+FP8 = torch.float8_e4m3fn
+
+
+def scaled_operands(M=16, K=32, N=16):
+    a, b = (random(*shape, seed=i).to(FP8) for i, shape in enumerate(((M, K), (N, K))))
+    return a, b.T
+
+
+def test_scaled_products_are_torchs_up_to_the_rounding_of_the_result():
+    a, b = scaled_operands()
+    scale_a, scale_b = torch.tensor(0.5), torch.tensor(3.0)
+    got = tritongemm.scaled_mm(a, b, scale_a, scale_b)
+    want = torch._scaled_mm(a, b, scale_a, scale_b, out_dtype=torch.bfloat16)
+    assert got.dtype == want.dtype
+    golden = (a.double() @ b.double()) * 1.5
+    rounding = 2.0**-8 * golden.abs() + 2.0**-12 * 1.5 * (a.double().abs() @ b.double().abs())
+    assert bool(((got.double() - golden).abs() <= rounding).all())
+    assert bool(((want.double() - golden).abs() <= rounding).all())
+    out = torch.empty(16, 16, dtype=torch.bfloat16)
+    assert tritongemm.scaled_mm(a, b, scale_a, scale_b, out=out) is out
+    assert same_bits(out, got)
+
+
+def test_scaled_products_are_an_operator_without_a_derivative(compiled):
+    a, b = scaled_operands()
+    scales = torch.rand(16, 1), torch.rand(1, 16)
+    operator = torch.ops.tritongemm.scaled_product.default
+    given = (*scales, None, None, "fast", torch.float32, True, None)
+    # torch's check that operands are not changed cannot compare 8-bit floats; it is done on wider ones.
+    able = ("test_autograd_registration", "test_faketensor")
+    wide = (*scales, None, None, "ieee", torch.float32, True, None)
+    for checked in (
+        torch.library.opcheck(operator, (a, b, *given), test_utils=able),
+        torch.library.opcheck(operator, (a.float(), b.float(), *wide)),
+    ):
+        assert set(checked.values()) == {"SUCCESS"}, checked
+
+    def function(a, b, x, y):
+        return tritongemm.scaled_mm(a, b, x, y, out_dtype="fp32", precision="fast")
+
+    assert same_bits(compiled(function)(a, b, *scales), function(a, b, *scales))
+    watched = [x.clone().requires_grad_() for x in scales]
+    with pytest.raises(RuntimeError, match=r"scaled_mm has no derivative.*no_grad"):
+        function(a, b, *watched).sum().backward()
+
+
+def test_operators_can_be_exported():
+    class Model(torch.nn.Module):
+        def forward(self, x, w):
+            return tritongemm.linear(x, w, activation="relu")
+
+    x, w = random(4, 8), random(6, 8)
+    exported = torch.export.export(Model(), (x, w), dynamic_shapes={"x": {0: torch.export.Dim("M", min=2)}, "w": None})
+    assert any(node.target is OPERATOR for node in exported.graph.nodes)
+    longer = random(9, 8)
+    assert same_bits(exported.module()(longer, w), tritongemm.linear(longer, w, activation="relu"))
+
+
 def test_importing_the_package_imports_neither_torch_nor_triton():
     code = "import sys, tritongemm, tritongemm.api; print([m for m in ('torch', 'triton') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
