@@ -17,7 +17,8 @@ g0·2**16 + (g1·2**8 + g2) in fp32.
 multiply-adds, `ieee`.
 
 **The guard.** Splitting counts and adds up integers: how many of a row's numbers are too small for their parts, and the
-sum of squares of its scaled integers. From these follows whether the expected error is at most that of a serial fp32
+sum of squares of its scaled integers (int8x6). From these follows whether the expected error is at most that of a
+serial fp32
 sum of random signs, 0.3·u·K·rms(a)·rms(b) (measured on an H200: 0.400 u·sum|p| for uniform numbers, 0.472 for normal
 ones). If it is not, the product is computed again: fp16x3 as bf16x6, or as ieee where rows are so small that bf16 parts
 lose bits; int8x6 as ieee, which is as portable. The decision is made on the GPU; `last_outcome()` tells it.
@@ -59,7 +60,6 @@ INTEGER_CHUNK = 32768
 _LEAST_ROW = -100
 _ROW_OF_ZEROS = 1 << 62
 _INVERSE = 1 << 40
-_MOST_INT64 = 2**63 - 1
 _MOST_INT32 = 2**31 - 1
 _MOST_DIGITS = 8355711
 _LARGEST_BF16 = float(numfmt.BF16.max)
@@ -78,14 +78,15 @@ class Split:
     Attributes:
         parts: The parts, most significant first: float16 or int8 arrays of the operand's shape.
         exponents: int32 per row: the power of two that sums are multiplied by.
-        energy: int64 per row: sum of squares of scaled integers; 2**62 and more for rows of zeros.
+        energy: int64 per row of int8 parts: sum of squares of the scaled integers without their low eight bits; 2**62
+            for rows of zeros. None for fp16.
         small: Numbers per row that are too small for full accuracy.
         special: Rows that hold Inf or NaN.
     """
 
     parts: tuple[Array, ...]
     exponents: Array
-    energy: Array
+    energy: Array | None
     small: Array
     special: Array
 
@@ -101,7 +102,7 @@ def split_fp16(x: Array) -> Split:
     big = v.astype(np.float16)
     small = (v - big.astype(np.float32)).astype(np.float16)
     tiny = ((np.abs(v) < 0.125) & (finite != 0)).sum(1, dtype=np.int32)
-    return Split((big, small), -shift, _energy(v.astype(np.int32), finite), tiny, special)
+    return Split((big, small), -shift, None, tiny, special)
 
 
 def split_int8(x: Array) -> Split:
@@ -151,14 +152,14 @@ class Limits:
 
     Attributes:
         most_small: Numbers of a row that may be too small for their parts.
-        worst_inverse: Largest K·2**40 // energy of a row.
-        mean_inverse: Largest mean of these.
+        worst_inverse: Largest inverse energy of a row, K / energy in units of 2**-40; None: energies do not count.
+        mean_inverse: Largest mean of these, or None.
         otherwise: The verdict if something is beyond its limit.
     """
 
     most_small: int
-    worst_inverse: int
-    mean_inverse: int
+    worst_inverse: int | None
+    mean_inverse: int | None
     otherwise: int
 
 
@@ -174,7 +175,7 @@ LEAST_FP16_K = 32
 
 def fp16x3_limits(K: int) -> Limits:
     """One number in eight may be smaller than 2**-17 of its row's largest; K >= 32."""
-    return Limits(K // 8 if K >= LEAST_FP16_K else -1, _MOST_INT64, _MOST_INT64, BF16X6)
+    return Limits(K // 8 if K >= LEAST_FP16_K else -1, None, None, BF16X6)
 
 
 def int8x6_limits(K: int) -> Limits:
@@ -192,7 +193,7 @@ def int8x6_limits(K: int) -> Limits:
             return -1
         x = (-1 / 6 + math.sqrt(1 / 36 + 4 * _DROPPED * budget)) / (2 * _DROPPED)
         # rms² of q is 2**16·energy/K.
-        return min(int(x * 2.0**16 * _INVERSE), _MOST_INT64)
+        return min(int(x * 2.0**16 * _INVERSE), 2**62)
 
     return Limits(_MOST_INT32, largest_inverse(4.0), largest_inverse(1.0), IEEE)
 
@@ -208,11 +209,12 @@ def verdict(a: Split, b: Split, K: int, limits: Limits) -> int:
     """
     kept, least = True, 1000
     for side in (a, b):
-        inverse = [K * _INVERSE // max(int(e), 1) for e in side.energy]
         kept &= int(side.small.max(initial=0)) <= limits.most_small
-        kept &= max(inverse, default=0) <= limits.worst_inverse
-        kept &= sum(inverse) // max(1, len(inverse)) <= limits.mean_inverse
-        least = min([least, *side.exponents[side.energy < _ROW_OF_ZEROS]])
+        least = min(least, int(side.exponents.min(initial=least)))
+        if limits.worst_inverse is not None and limits.mean_inverse is not None and side.energy is not None:
+            inverse = (np.float32(K) / side.energy.astype(np.float32) * np.float32(_INVERSE)).astype(np.int64)
+            kept &= int(inverse.max(initial=0)) <= limits.worst_inverse
+            kept &= int(inverse.sum()) // max(1, inverse.size) <= limits.mean_inverse
     if kept:
         return KEEP
     return IEEE if least < least_exponent("fp16") else limits.otherwise

@@ -69,6 +69,26 @@ def _configure_emulated(operands: Operands) -> Config:
     )  # fmt: skip
 
 
+def _takes_simt(operands: Operands, config: Config | None) -> bool:
+    if not is_hopper(operands.a):
+        return False
+    from tritongemm.kernels.hopper import simt
+
+    return simt.supports(operands, config)
+
+
+def _simt(operands: Operands, config: Config) -> None:
+    from tritongemm.kernels.hopper import simt
+
+    simt.run(operands, config)
+
+
+def _configure_simt(operands: Operands) -> Config:
+    from tritongemm.kernels.hopper import simt
+
+    return simt.configure(operands)
+
+
 def _promised(operands: Operands, config: Config) -> str:
     return ""
 
@@ -83,4 +103,5 @@ def register_all(register: Callable[[Any], Any], candidate: Callable[..., Any]) 
     register(
         candidate("warp_specialised", _tensor_core, _takes_tensor_core, _promised, _configure_tensor_core, priority=10)
     )
+    register(candidate("simt", _simt, _takes_simt, _promised, _configure_simt, priority=10))
     register(candidate("emulated", _emulated, _takes_emulated, _promised, _configure_emulated, priority=11))

@@ -57,7 +57,10 @@ def chained(
         ring.free(ring.previous(stage), True)
         row = tile_m * BM + group * ROWS
         store(c_desc, leave, done, row, tile_n * BN, group)
-        total = warpgroup_mma_init(zero)  # not `done`, whose registers the epilogue needs
+        if leave.ALPHA or leave.ADD or leave.BIAS or leave.FACTORS or leave.ACTIVATION is not None:
+            total = warpgroup_mma_init(zero)  # not `done`, whose registers such an epilogue needs
+        else:
+            total = warpgroup_mma_init(done)
     tma.store_wait(0)
 
 

@@ -109,12 +109,13 @@ def multiply(
     right = split(b.t(), plan.kind) if right is None else right
     facts = torch.empty(4, dtype=torch.int32, device=out.device)
     guarded = guard and plan.limits is not None
-    limits = plan.limits(K) if guarded else Limits(2**31 - 1, 2**63 - 1, 2**63 - 1, emulation.KEEP)
+    limits = plan.limits(K) if guarded else Limits(2**31 - 1, None, None, emulation.KEEP)
     launch_kernel(
         verdict_kernel, (1,), left.exponents, left.energy, left.small, right.exponents, right.energy, right.small,
-        facts, M, N, K, limits.most_small, limits.worst_inverse, limits.mean_inverse,
+        facts, M, N, K, limits.most_small, limits.worst_inverse or 0, limits.mean_inverse or 0,
         emulation.least_exponent("fp16") if plan.kind != "bf16" else -(2**31),
-        OTHERWISE=limits.otherwise, BLOCK=1024, num_warps=8,
+        OTHERWISE=limits.otherwise, ENERGY=limits.worst_inverse is not None,
+        BLOCK=min(8192, triton.next_power_of_2(max(M, N))), num_warps=32,
     )  # fmt: skip
     _multiply_parts(
         left, right, out, shape or plan.shape, K, epilogue, plan, Gate(facts, emulation.KEEP) if guarded else None
@@ -156,7 +157,7 @@ def _rescue(a: Any, b: Any, out: Any, epilogue: Epilogue, facts: Any, left: Part
     far = max(sum(s * (n - 1) for s, n in zip(x.stride(), x.shape, strict=True)) for x in (a, b, out))
     tiles = triton.cdiv(M, _RESCUE["BLOCK_M"]) * triton.cdiv(N, _RESCUE["BLOCK_N"])
     launch_kernel(
-        rescue_kernel, (min(tiles, 2 * multiprocessors(out.device.index)),), a, b, out, c, bias, facts, left.small,
+        rescue_kernel, (min(tiles, multiprocessors(out.device.index)),), a, b, out, c, bias, facts, left.small,
         right.small, M, N, K, *strides, 0 if bias is None else strides_of(bias, "bias")[0], float(epilogue.alpha),
         float(epilogue.beta), **_RESCUE, GUARDED=guarded, SCALED=epilogue.alpha != 1, ACTIVATION=epilogue.activation,
         WIDE=far > 2**31 - 1 or c is not None, num_warps=8, num_stages=3, enable_fp_fusion=True,

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from tritongemm.kernels.epilogue import finished
-from tritongemm.kernels.hopper.splitting import _SPECIAL
+from tritongemm.kernels.hopper.splitting import _ROW_OF_ZEROS, _SPECIAL
 from tritongemm.kernels.mainloop import sum_of_products
 from tritongemm.kernels.tiles import extent, tile_of, tiles_in
 
@@ -20,13 +20,16 @@ KEEP, BF16X6, IEEE = 0, 1, 2
 """Verdicts: the emulated product stands; computed again as bf16x6; computed again with fp32 arithmetic."""
 
 _KEEP, _BF16X6, _IEEE = tl.constexpr(KEEP), tl.constexpr(BF16X6), tl.constexpr(IEEE)
-_INVERSE = tl.constexpr(1 << 40)
 
 
 @triton.jit
-def side_facts(exponents_ptr, energy_ptr, small_ptr, R, K, BLOCK: tl.constexpr):
+def side_facts(exponents_ptr, energy_ptr, small_ptr, R, K, BLOCK: tl.constexpr, ENERGY: tl.constexpr):
     """Facts of an operand's rows: most small numbers, whether any row is special, least exponent, largest and total
-    inverse energy K·2**40 // energy."""
+    inverse energy.
+
+    An inverse energy is K / energy in fp32, times 2**40, without its fraction: integers add up in any order, and fp32
+    division is the same everywhere.
+    """
     small = tl.zeros((BLOCK,), tl.int32)
     special = tl.zeros((BLOCK,), tl.int32)
     least = tl.zeros((BLOCK,), tl.int32) + 1000
@@ -35,22 +38,26 @@ def side_facts(exponents_ptr, energy_ptr, small_ptr, R, K, BLOCK: tl.constexpr):
     for start in range(0, R, BLOCK):
         r = start + tl.arange(0, BLOCK)
         count = tl.load(small_ptr + r, mask=r < R, other=0)
-        energy = tl.load(energy_ptr + r, mask=r < R, other=9223372036854775807)
-        exponent = tl.load(exponents_ptr + r, mask=r < R, other=1000)
-        inverse = (K.to(tl.int64) * _INVERSE) // tl.maximum(energy, 1)
+        least = tl.minimum(least, tl.load(exponents_ptr + r, mask=r < R, other=1000))
         small = tl.maximum(small, count & (_SPECIAL - 1))
-        special |= count // _SPECIAL
-        # Rows of zeros, whose energy is set beyond that of any other, are exact in every mode.
-        least = tl.minimum(least, tl.where(energy < 4611686018427387904, exponent, 1000))
-        worst = tl.maximum(worst, inverse)
-        total += inverse
-    return tl.max(small, 0), tl.max(special, 0), tl.min(least, 0), tl.max(worst, 0), tl.sum(total, 0)
+        special |= count >> 30
+        if ENERGY:
+            energy = tl.load(energy_ptr + r, mask=r < R, other=_ROW_OF_ZEROS).to(tl.float32)
+            inverse = tl.div_rn(tl.zeros_like(energy) + K.to(tl.float32), energy) * 1099511627776.0
+            inverse = inverse.to(tl.int64)
+            worst = tl.maximum(worst, inverse)
+            total += inverse
+    if ENERGY:
+        return tl.max(small, 0), tl.max(special, 0), tl.min(least, 0), tl.max(worst, 0), tl.sum(total, 0)
+    else:
+        return tl.max(small, 0), tl.max(special, 0), tl.min(least, 0), 0, 0
 
 
 @triton.jit
 def verdict_kernel(
     exponents_a, energy_a, small_a, exponents_b, energy_b, small_b, verdict_ptr, M, N, K,
-    most_small, worst_inverse, mean_inverse, least_exponent, OTHERWISE: tl.constexpr, BLOCK: tl.constexpr,
+    most_small, worst_inverse, mean_inverse, least_exponent, OTHERWISE: tl.constexpr, ENERGY: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """verdict[0]: what to do; [1]: whether some row or column is special; [2], [3]: most small numbers of a row of A,
     of a column of B.
@@ -61,11 +68,14 @@ def verdict_kernel(
         mean_inverse: Largest mean of inverse energies.
         least_exponent: Exponent of the smallest row that bf16 parts hold without loss.
         OTHERWISE: Verdict if something is beyond its limit; BF16X6 becomes IEEE for rows below `least_exponent`.
+        ENERGY: Whether energies count.
     """
-    sa, xa, ea, wa, ta = side_facts(exponents_a, energy_a, small_a, M, K, BLOCK)
-    sb, xb, eb, wb, tb = side_facts(exponents_b, energy_b, small_b, N, K, BLOCK)
-    kept = (tl.maximum(sa, sb) <= most_small) & (tl.maximum(wa, wb) <= worst_inverse)
-    kept = kept & (ta // M <= mean_inverse) & (tb // N <= mean_inverse)
+    sa, xa, ea, wa, ta = side_facts(exponents_a, energy_a, small_a, M, K, BLOCK, ENERGY)
+    sb, xb, eb, wb, tb = side_facts(exponents_b, energy_b, small_b, N, K, BLOCK, ENERGY)
+    kept = tl.maximum(sa, sb) <= most_small
+    if ENERGY:
+        kept = kept & (tl.maximum(wa, wb) <= worst_inverse)
+        kept = kept & (ta // M <= mean_inverse) & (tb // N <= mean_inverse)
     otherwise = tl.where(tl.minimum(ea, eb) < least_exponent, _IEEE, OTHERWISE)
     tl.store(verdict_ptr, tl.where(kept, _KEEP, otherwise))
     tl.store(verdict_ptr + 1, xa | xb)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tritongemm import launches
 from tritongemm.elements import strides_of
 from tritongemm.kernels.epilogue import Epilogue
 from tritongemm.kernels.hopper.matrices import (
@@ -95,7 +96,6 @@ def launch(
     scales: Scales | None = None,
     epilogue: Epilogue | None = None,
     gate: Gate | None = None,
-    nearest_tf32: bool = False,
 ) -> None:
     """Computes a product on the GPU of its operands.
 
@@ -111,7 +111,6 @@ def launch(
         scales: Powers of two per row and column.
         epilogue: What happens to the sums.
         gate: When to compute at all.
-        nearest_tf32: Whether the copy engine rounds fp32 operands to tf32.
     """
     epilogue = Epilogue() if epilogue is None else epilogue
     M, N = out.shape
@@ -127,9 +126,11 @@ def launch(
     along_c = (0, 0) if c is None else strides_of(c, "c")
     tiles = -(-M // shape.block_m) * -(-N // shape.block_n)
     programs = min(tiles, multiprocessors(out.device.index) // shape.ctas)
-    product_kernel[(programs,)](
-        descriptor(a if a_axis == 1 else a.t(), a_tile, tile_layout(*a_tile, dtype, split), nearest_tf32),
-        descriptor(b.t() if b_axis == 0 else b, b_tile, tile_layout(*b_tile, dtype, share), nearest_tf32),
+    launches.launch(
+        product_kernel,
+        (programs,),
+        descriptor(a if a_axis == 1 else a.t(), a_tile, tile_layout(*a_tile, dtype, split)),
+        descriptor(b.t() if b_axis == 0 else b, b_tile, tile_layout(*b_tile, dtype, share)),
         descriptor(out, [rows, piece], c_layout) if engine else None,
         out,
         out if c is None else c,

@@ -290,7 +290,9 @@ def finish(total, leave, row, column):
         rows = gl.load(leave.row_exponents + m, mask=live_m, other=0)
         columns = gl.load(leave.column_exponents + n, mask=live_n, other=0)
         total = scaled(total, rows[:, None] + columns[None, :])
-    total = total + 0.0  # -0 becomes +0, as in every other kernel
+        # -0 becomes +0, as in every other kernel. Not `total + 0.0`: a compiler may fuse that with the multiplication,
+        # and a fused sum that underflows keeps its sign. Sums that are not scaled are never -0: no unit returns it.
+        total = gl.where(total == 0.0, 0.0, total)
     factor = zero + leave.alpha
     if leave.FACTORS:
         rows = gl.load(leave.row_factors + m * leave.row_stride, mask=live_m, other=0.0).to(gl.float32)

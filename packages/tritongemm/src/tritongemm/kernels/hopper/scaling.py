@@ -34,6 +34,7 @@ def scaling_kernel(
     exponents = tl.minimum(tl.maximum(rows[:, None] + columns[None, :], -_FARTHEST), _FARTHEST)
     half = exponents >> 1
     total = total * power_of_two(half) * power_of_two(exponents - half)
+    total = tl.where(total == 0.0, 0.0, total)  # not left to an addition, which may be fused with the multiplication
     total = finished(
         total, m, n, live_m, live_n, c_ptr, bias_ptr, None, None, stride_cm, stride_cn, stride_bias, 0, 0, alpha, beta,
         SCALED, ACTIVATION,

@@ -9,8 +9,8 @@ row lies in [2**14, 2**15) (fp16), or so that it is at most 8355711 = 127·2**16
 Powers of two lose nothing, whatever the row's size: subnormal rows are scaled up exactly. bf16 parts are not scaled.
 
 **Facts.** In the same pass every row gets what the guard wants to know, in integers, so that no order of adding can
-change a decision: the exponent -s, the sum of squares of the row's scaled integers, how many of its numbers are too
-small for full accuracy, and whether it holds Inf or NaN. Numbers that are not finite become zeros in the parts; the
+change a decision: the exponent -s, the sum of squares of the row's scaled integers (int8), how many of its numbers are
+too small for full accuracy, and whether it holds Inf or NaN. Numbers that are not finite become zeros in the parts; the
 outputs they belong to are computed again with fp32 arithmetic (`rescue`).
 """
 
@@ -26,6 +26,7 @@ _MAGIC = tl.constexpr(12582912.0)  # 1.5·2**23: adding and subtracting it round
 _MOST_DIGITS = tl.constexpr(8355711)
 _LARGEST_BF16 = tl.constexpr(3.3895313892515355e38)
 _SPECIAL = tl.constexpr(1 << 30)
+_ROW_OF_ZEROS = tl.constexpr(1 << 62)
 
 
 @triton.jit
@@ -156,7 +157,8 @@ def split_rows_kernel(
         specials = tl.max(special.to(tl.int32), 0)
         shift = shift_for(largest, KIND)
         integers, small = store_parts(x, shift, at + k, part, k < pitch, KIND)
-        energy = tl.sum(squares(integers), 0)
+        if KIND == "int8":
+            energy = tl.sum(squares(integers), 0)
         smalls = tl.sum(small.to(tl.int32), 0)
     else:
         running = tl.zeros((BLOCK,), tl.float32)
@@ -177,12 +179,15 @@ def split_rows_kernel(
             raw = tl.load(x_ptr + depth.to(tl.int64) * stride_k, mask=depth < K, other=0.0)
             x, special = finite_part(raw, KIND)
             integers, small = store_parts(x, shift, at + depth, part, depth < pitch, KIND)
-            sums += squares(integers)
+            if KIND == "int8":
+                sums += squares(integers)
             counts += small.to(tl.int32)
-        energy = tl.sum(sums, 0)
+        if KIND == "int8":
+            energy = tl.sum(sums, 0)
         smalls = tl.sum(counts, 0)
     tl.store(exponents_ptr + row, exponent_for(shift, KIND))
-    tl.store(energy_ptr + row, tl.where(largest > 0, energy, 9223372036854775807))
+    if KIND == "int8":
+        tl.store(energy_ptr + row, tl.where(largest > 0, energy, _ROW_OF_ZEROS))
     tl.store(small_ptr + row, smalls + specials * _SPECIAL)
 
 
@@ -235,12 +240,13 @@ def split_columns_kernel(
         specials = tl.max(special.to(tl.int32), 1)
         tl.atomic_or(small_ptr + r, specials * _SPECIAL, mask=(r < R) & (specials > 0), sem="relaxed")
     else:
-        tl.atomic_add(energy_ptr + r, tl.sum(squares(integers), 1), mask=r < R, sem="relaxed")
+        if KIND == "int8":
+            tl.atomic_add(energy_ptr + r, tl.sum(squares(integers), 1), mask=r < R, sem="relaxed")
         smalls = tl.sum(small.to(tl.int32), 1)
         tl.atomic_add(small_ptr + r, smalls, mask=(r < R) & (smalls > 0), sem="relaxed")
     if (KIND != "bf16") & (tl.program_id(1) == 0):
         tl.store(exponents_ptr + r, exponent_for(shift, KIND), mask=r < R)
-        # A row of zeros is exact: it must not look like one whose numbers are all too small.
-        tl.atomic_add(
-            energy_ptr + r, tl.where(largest > 0, 0, 4611686018427387904).to(tl.int64), mask=r < R, sem="relaxed"
-        )
+        if KIND == "int8":
+            # A row of zeros is exact: it must not look like one whose numbers are all too small.
+            zeros = tl.where(largest > 0, 0, _ROW_OF_ZEROS).to(tl.int64)
+            tl.atomic_add(energy_ptr + r, zeros, mask=r < R, sem="relaxed")

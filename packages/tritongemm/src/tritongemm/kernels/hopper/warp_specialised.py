@@ -27,7 +27,7 @@ NAME = "warp_specialised"
 
 # Bytes of shared memory for tiles and results; the rest of 227 KiB is for barriers and the compiler.
 _SHARED = 227 * 1024 - 1024
-_LEAST_WORK = 1 << 25
+_LEAST_WORK = 1 << 24
 _MOST_BATCHES = 16
 
 
@@ -41,7 +41,6 @@ class Kind:
         products: Multiply-adds per clock of one multiprocessor.
         block_n: Widest tile: accumulators must fit the registers.
         any_axis: Whether operands may be contiguous along M and N.
-        nearest_tf32: Whether operands are rounded on their way in.
     """
 
     order: str
@@ -49,7 +48,6 @@ class Kind:
     products: int
     block_n: int = 256
     any_axis: bool = False
-    nearest_tf32: bool = False
 
 
 _SIXTEEN = Kind("chained", 64, 2048, any_axis=True)
@@ -57,7 +55,6 @@ KINDS: dict[tuple[str, str], Kind] = {
     ("ieee", "fp16"): _SIXTEEN,
     ("ieee", "bf16"): _SIXTEEN,
     ("tf32", "fp32"): Kind("chained", 32, 1024),
-    ("tf32_rounded", "fp32"): Kind("chained", 32, 1024, nearest_tf32=True),
     **{("fast", fp8): Kind("chained", 128, 4096) for fp8 in ("fp8e4m3fn", "fp8e5m2")},
     **{
         (mode, fp8): Kind("promoted_pairs", n, 4096, block_n=128)
@@ -167,7 +164,7 @@ def run(operands: Operands, config: Config) -> None:
         right, b_axis = readable(b, None if kind.any_axis else 0)
         launch(
             left, right, out, shape,
-            K=operands.K, a_axis=a_axis, b_axis=b_axis, epilogue=epilogue, nearest_tf32=kind.nearest_tf32,
+            K=operands.K, a_axis=a_axis, b_axis=b_axis, epilogue=epilogue,
         )  # fmt: skip
 
 
