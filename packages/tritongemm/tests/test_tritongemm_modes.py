@@ -331,6 +331,15 @@ def test_cut_operands_err_to_one_side_and_rounded_ones_to_both():
     assert abs(bias("tf32_rounded")) < 0.1
 
 
+def test_modes_describe_themselves():
+    text = modes.get("promote64").describe(4096, "fp8e4m3fn")
+    assert "promote64, fp8e4m3fn operands, K = 4096: chains of steps of 32 products on the tensor core" in text
+    assert "every 64 products" in text
+    assert "schedule promote(interval=64) on hopper.wgmma" in text
+    bound = modes.get("ieee").promise(6144, "fp32").relative_bound * 2**24
+    assert f"= {bound:.4g} u·sum|p| for any operands" in modes.get("ieee").describe(6144, "fp32")
+
+
 def test_promises_grow_with_k_and_say_their_order():
     for mode, dtype in (p.values for p in PAIRS):
         bounds = [modes.get(mode).promise(K, dtype).relative_bound for K in (1, 64, 1000, 10000)]

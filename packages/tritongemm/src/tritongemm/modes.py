@@ -27,6 +27,9 @@ from tritongemm.promises import SPLITS, WHOLE, Promise, Split, of_chain, on_matr
 Array = np.ndarray[Any, np.dtype[Any]]
 Types = tuple[str, str]
 
+HOPPER = "hopper.wgmma"
+"""numfmt's name of the unit."""
+
 SPLIT_BLOCK = 32
 """Products over which the parts of split fp32 operands are added up before their sum goes to the accumulator."""
 
@@ -115,13 +118,13 @@ class OnUnit:
             a, b = to_tf32(a), to_tf32(b)
         keys = (_UNIT_KEYS[types[0]], _UNIT_KEYS[types[1]]) if self.inputs is None else (self.inputs, self.inputs)
         # A schedule of tl.dot chooses among the architecture's instructions.
-        unit = "hopper.wgmma" if self.inputs != "fp32" else "hopper"
+        unit = HOPPER if self.inputs != "fp32" else "hopper"
         return np.asarray(matrix_units.matmul(a, b, unit=unit, inputs=keys, schedule=self.schedule, pad_k=True))
 
     def promise(self, K: int, types: Types) -> Promise:
         """See `Arithmetic`."""
         keys = [_UNIT_KEYS[name] if self.multiplied is None else self.multiplied for name in types]
-        facts = matrix_units.find_unit("hopper.wgmma", (keys[0], keys[1]))
+        facts = matrix_units.find_unit(HOPPER, (keys[0], keys[1]))
         coarser = max((_FORMATS[key] for key in keys), key=lambda fmt: fmt.min_normal)
         return on_matrix_unit(facts, K, coarser, interval=self.interval, split=self.split)
 
@@ -139,14 +142,12 @@ class ChainedParts:
         for start in range(0, a.shape[1], SPLIT_BLOCK):
             k = slice(start, start + SPLIT_BLOCK)
             for i, j in SIX_PRODUCTS:
-                c = np.asarray(
-                    matrix_units.matmul(left[i][:, k], right[j][k], c, "hopper.wgmma", inputs="bf16", pad_k=True)
-                )
+                c = np.asarray(matrix_units.matmul(left[i][:, k], right[j][k], c, HOPPER, inputs="bf16", pad_k=True))
         return c
 
     def promise(self, K: int, types: Types) -> Promise:
         """See `Arithmetic`."""
-        facts = matrix_units.find_unit("hopper.wgmma", "bf16")
+        facts = matrix_units.find_unit(HOPPER, "bf16")
         # A chain over all of K, padded to whole blocks.
         padded = -(-K // SPLIT_BLOCK) * SPLIT_BLOCK
         return on_matrix_unit(facts, padded, _FORMATS["bf16"], split=SPLITS["bf16x6"])
@@ -249,6 +250,27 @@ class Mode:
         first = element_named(a_dtype, "a_dtype").name
         second = first if b_dtype is None else element_named(b_dtype, "b_dtype").name
         return self.of((first, second)).promise(K, (first, second))
+
+    def describe(self, K: int, a_dtype: str) -> str:
+        """What the mode does and promises for sums of K products, in a few lines.
+
+        Args:
+            K: Number of products.
+            a_dtype: Type of the operands.
+        """
+        name = element_named(a_dtype, "a_dtype").name
+        arithmetic = self.of((name, name))
+        promise = arithmetic.promise(K, (name, name))
+        u = ELEMENTS[ELEMENTS[name].accumulator].format.unit_roundoff
+        lines = [
+            f"{self.name}, {name} operands, K = {K}: {promise.order}.",
+            f"|error| <= {promise.relative_bound:.3g}·sum|p| = {promise.relative_bound / u:.4g} u·sum|p| for any "
+            f"operands; for random ones below {promise.probabilistic / u:.3g} u·sum|p|.",
+        ]
+        schedule = getattr(arithmetic, "schedule", None)
+        if schedule is not None:
+            lines.append(f"numfmt.matrix_units: schedule {schedule.call()} on {HOPPER}.")
+        return "\n".join(lines)
 
 
 def _wide(x: Any, element: Element) -> Array:
