@@ -96,6 +96,61 @@ def test_every_figure_of_a_report_follows_its_definition():
     assert report.atol_needed == pytest.approx((abs(error) - 1e-7 * abs(exact)).max(), rel=1e-6)
 
 
+def test_any_function_is_measured_and_a_mode_is_its_bound():
+    rng = np.random.default_rng(8)
+    a, b = uniform(rng, 9, 60), uniform(rng, 60, 7)
+
+    def multiply(x, y):
+        return x @ y
+
+    report = measure(multiply, a, b)
+    assert report.name == "multiply"
+    assert report.as_dict() == {**measure(a @ b, a, b).as_dict(), "name": "multiply"}
+    from tritongemm import modes
+
+    for name in ("ieee", "tf32", "bf16x3"):
+        got = modes.get(name).predict(a, b)
+        found = measure(got, a, b, precision=name)
+        assert found.bound_exceeded == 0
+        assert found.relative_bound == modes.get(name).promise(60, "fp32").relative_bound
+        assert found.order == f"precision {name}"
+    assert measure(modes.get("tf32").predict(a, b), a, b, precision="ieee").bound_exceeded > 0
+    with pytest.raises(UsageError, match="give one of them"):
+        measure(multiply, a, b, order=SummationOrder.chain(), precision="ieee")
+    with pytest.raises(UsageError, match="tf31"):
+        measure(multiply, a, b, precision="tf31")
+
+
+def test_reports_make_a_page(tmp_path):
+    rng = np.random.default_rng(9)
+    a, b = uniform(rng, 9, 60), uniform(rng, 60, 7)
+    reports = {"<one>": measure(np.matmul, a, b), "other": measure(SummationOrder.lanes_then_tree(32).simulate, a, b)}
+    accuracy.save_page(tmp_path / "page.html", reports, "A & B")
+    html = (tmp_path / "page.html").read_text()
+    assert html.count("<svg") == 2
+    assert "&lt;one&gt;" in html
+    assert "A &amp; B" in html
+    assert "<script" not in html
+    with pytest.raises(UsageError, match="one to four"):
+        accuracy.save_page(tmp_path / "page.html", {})
+
+
+@pytest.mark.parametrize("power", [0, 2, 4, 6, 8])
+@pytest.mark.parametrize("precision", ["ieee", "tf32", "tf32x3", "bf16x3"])
+def test_no_condition_number_exceeds_a_modes_bound(power, precision):
+    """Cancellation dialled to kappa of about 10^j, in every mode's own arithmetic."""
+    from tritongemm import modes
+
+    rng = np.random.default_rng([power, 3])
+    a, b = uniform(rng, 6, 130), uniform(rng, 130, 6)
+    a[:, 65:], b[65:] = a[:, :65], -b[:65]
+    a[:, 0] += np.float32(100 * 10.0**-power)
+    report = measure(modes.get(precision).predict(a, b), a, b, precision=precision)
+    assert report.kappa["0.5"] > 10.0 ** (power - 2)
+    assert report.bound_exceeded == 0
+    assert report.bound_used > 0
+
+
 def test_a_report_does_not_depend_on_the_blocks():
     rng = np.random.default_rng(6)
     a, b = uniform(rng, 30, 50), uniform(rng, 50, 20)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,6 +36,7 @@ from tritongemm.reference import reference, reference_blocks
 from tritongemm.tables import Table, figure, percent, share, short
 
 __all__ = [
+    "BoundedOrder",
     "ErrorAccumulator",
     "ErrorReport",
     "Tolerance",
@@ -43,6 +45,7 @@ __all__ = [
     "probabilistic_bound",
     "reference",
     "reference_blocks",
+    "save_page",
     "ulps_between",
 ]
 
@@ -128,14 +131,15 @@ def probabilistic_bound(order: BoundedOrder, K: int, lam: float = _LAMBDA) -> tu
         lam: lambda of Higham and Mary, theorem 3.1.
 
     Returns:
-        gamma~_n(lambda) = exp(lambda·sqrt(n)·u + n·u²/(1-u)) - 1 with n the order's height, and 1 -
-        2·K·exp(-lambda²(1-u)²/2).
+        gamma~_n(lambda) = exp(lambda·sqrt(n)·u + n·u²/(1-u)) - 1 with n the order's height, or the a-priori bound
+        where that is less, and 1 - 2·K·exp(-lambda²(1-u)²/2).
     """
     u, n = _FP32.unit_roundoff, order.height(K)
     own = getattr(order, "probable", None)  # Of orders whose operations do not round to nearest.
     if own is not None:
         return float(own(K)), max(0.0, 1 - 2 * K * math.exp(-((lam * (1 - u)) ** 2) / 2))
     bound = math.expm1(lam * math.sqrt(n) * u + n * u * u / (1 - u)) if K else 0.0
+    bound = min(bound, order.relative_bound(K))  # Short sums cannot err as much as that.
     return bound, max(0.0, 1 - 2 * K * math.exp(-((lam * (1 - u)) ** 2) / 2))
 
 
@@ -203,8 +207,8 @@ class ErrorReport:
         wrong_special: Outputs that are NaN or infinite where the reference is not, or the other way round.
         may_overflow: Outputs whose partial sums may overflow, so that no bound holds; left out of the figures above.
         worst: Row and column of the largest scaled error.
-        histogram: Outputs per half octave of scaled error: exponents (lower edges, log2) and counts; "zero" counts
-            exact ones.
+        histogram: Outputs per half octave of error, scaled as in `max_scaled`, or as in `max_out` for results narrower
+            than fp32: exponents (lower edges, log2) and counts; "zero" counts exact ones.
         by_kappa: Per decade fraction of kappa: lower edge (log10), outputs, rms and largest relative error in units of
             u.
     """
@@ -453,7 +457,7 @@ class ErrorAccumulator:
             self._within[limit] += int((distance <= limit).sum())
         self._ulp_max = max(self._ulp_max, int(distance.max()))
         self._kappa.append(kappa.astype(np.float32))
-        self._bin(scaled, kappa, relative)
+        self._bin(scaled if self.dtype is _FP32 else out, kappa, relative)
         return int(scaled.argmax())
 
     def _bin(self, scaled: Array, kappa: Array, relative: Array) -> None:
@@ -533,19 +537,21 @@ def measure(
     a: Any,
     b: Any,
     *,
-    name: str = "product",
+    name: str | None = None,
     order: BoundedOrder | None = None,
+    precision: str | None = None,
     tolerance: Tolerance | None = None,
     library: Any = None,
 ) -> ErrorReport:
-    """Measures a computed product C = A B against float64.
+    """Measures a computed product C = A B against float64. On a GPU the float64 product is computed there, in blocks.
 
     Args:
-        c: (M, N) computed product, fp32, fp16 or bf16; NumPy or torch.
+        c: (M, N) computed product, fp32, fp16 or bf16; NumPy or torch; or a function of a and b that computes it.
         a: (M, K) operand.
         b: (K, N) operand.
-        name: What to call the product in the report.
+        name: What to call the product in the report; the function's name if there is one.
         order: The order in which it was summed, for its bound; without one, the bound that holds for any order.
+        precision: Instead of an order, the precision mode whose promise is its bound; see `tritongemm.modes`.
         tolerance: The test to count failures of; atol = rtol = 1e-4 if not given.
         library: A library's fp32 product of the same operands, to be counted against too.
 
@@ -555,11 +561,49 @@ def measure(
     Raises:
         UsageError: Shapes or dtypes do not fit.
     """
+    if callable(c):
+        name = name or str(getattr(c, "__name__", type(c).__name__))
+        c = c(a, b)
     kinds = {argument: dtype_of(x, argument) for argument, x in (("c", c), ("a", a), ("b", b))}
+    if precision is not None:
+        if order is not None:
+            raise UsageError("order, precision: give one of them; a precision mode has its own bound.")
+        from tritongemm.auditing.implied_orders import ModeOrder
+
+        order = ModeOrder(precision, name_of(kinds["a"]))
+        order.relative_bound(1)  # There may be no such mode.
     if tuple(c.shape) != (a.shape[0], b.shape[1]):
         raise UsageError(f"c: shape {tuple(c.shape)}, but a and b make {(a.shape[0], b.shape[1])}.")
-    errors = ErrorAccumulator(name, int(a.shape[1]), kinds["c"], order, tolerance)
+    errors = ErrorAccumulator(name or "product", int(a.shape[1]), kinds["c"], order, tolerance)
     for block in reference_blocks(a, b):
         other = None if library is None else library[block.at]
         errors.add(c[block.at], block.golden, block.magnitude, other, (block.rows.start, block.columns.start))
     return errors.report()
+
+
+def save_page(path: str | os.PathLike[str], reports: Mapping[str, ErrorReport], title: str = "Errors") -> None:
+    """Writes reports as one HTML page with plots, to be looked at or attached; nothing in it is loaded from elsewhere.
+
+    Args:
+        path: The file to write or replace.
+        reports: Reports of products of the same operands, by what to call them; up to four.
+        title: The page's heading.
+
+    Raises:
+        UsageError: There are none, or more than can be told apart.
+    """
+    from tritongemm.auditing.document import Document, Section
+    from tritongemm.auditing.page import page
+    from tritongemm.auditing.plots import error_histogram, errors_by_kappa
+
+    if not 1 <= len(reports) <= 4:
+        raise UsageError(f"reports: {len(reports)}; one to four fit on a page.")
+    labels = {key: key for key in reports}
+    colours = {key: number for number, key in enumerate(reports)}
+    first = next(iter(reports.values()))
+    lead = [f"{first.outputs:,} outputs of K = {first.K:,} products each, against float64."]
+    tables = [r.table() for r in reports.values()]
+    plots = [error_histogram(reports, labels, colours), errors_by_kappa(reports, labels, colours)]
+    advice = [f"{key}: {r.advice()}" for key, r in reports.items()]
+    document = Document(title, "", [], lead, [Section("Figures", [*tables, *advice]), Section("Plots", plots)])
+    replaced(path, page(document))

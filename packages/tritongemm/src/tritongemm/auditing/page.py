@@ -73,8 +73,10 @@ def page(document: Document) -> str:
         A complete page.
     """
     body = [f"<h1>{escape(document.title)}</h1>"]
-    body.append(f'<p class="verdict {_CLASSES.get(document.verdict, "fail")}">{escape(document.verdict)}</p>')
-    body.append("<ul>" + "".join(f"<li>{escape(s)}</li>" for s in document.summary) + "</ul>")
+    if document.verdict:
+        body.append(f'<p class="verdict {_CLASSES.get(document.verdict, "fail")}">{escape(document.verdict)}</p>')
+    if document.summary:
+        body.append("<ul>" + "".join(f"<li>{escape(s)}</li>" for s in document.summary) + "</ul>")
     body += [f'<p class="note">{escape(s)}</p>' for s in document.lead]
     for section in document.sections:
         body.append(f"<h2>{escape(section.title)}</h2>")
@@ -85,7 +87,7 @@ def page(document: Document) -> str:
                 body.append(_table(item))
             else:
                 body.append(_figure(item))
-    title = escape(f"{document.verdict}: {document.title}")
+    title = escape(f"{document.verdict}: {document.title}" if document.verdict else document.title)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from tritongemm.accuracy import ErrorReport
 from tritongemm.auditing.algebra import NOT_APPLICABLE, AlgebraEvidence
 from tritongemm.auditing.contestants import Contestant
-from tritongemm.auditing.document import Document, Plot, Section, Series
+from tritongemm.auditing.document import Document, Plot, Section
+from tritongemm.auditing.plots import error_histogram, errors_by_kappa
 from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, LIBRARY, RANDOM, RoundingEvidence
 from tritongemm.auditing.sampling import Survey
 from tritongemm.auditing.verdict import Verdict
@@ -109,7 +108,11 @@ def _rounding(contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -
     items.append(_kappa(gate))
     stratum = AT_RISK if AT_RISK in e.strata else next(iter(e.strata))
     items.append(f"Tolerance advice: {e.strata[stratum][e.gate].advice()}")
-    items += [_histogram(main), _against_kappa(main)]
+    labels = {key: f"{key}: {r.name}" if key in _COLOURS else r.name for key, r in main.items()}
+    others = [key for key in main if key not in _COLOURS]
+    colours = {key: 2 if key == CHAIN or len(others) < 2 else 3 for key in others} | _COLOURS
+    items.append(error_histogram(main, labels, colours, others))
+    items.append(errors_by_kappa({key: main[key] for key in _COLOURS}, {key: key for key in _COLOURS}, _COLOURS))
     return Section("2. Rounding", items)
 
 
@@ -215,61 +218,6 @@ def _kappa(r: ErrorReport) -> Table:
         ("quantile", *names.values()),
         [("kappa", *(figure(r.kappa[q]) for q in names))],
         "Condition numbers of the outputs, sum|p| / |sum p|",
-    )
-
-
-def _histogram(reports: dict[str, ErrorReport]) -> Plot:
-    series = []
-    for key, r in reports.items():
-        counts = r.histogram["counts"]
-        filled = [i for i, n in enumerate(counts) if n]
-        if not filled:
-            continue
-        low, per = r.histogram["lowest"], r.histogram["per_octave"]
-        x: list[float] = []
-        y: list[float] = []
-        for i in range(filled[0], filled[-1] + 1):
-            x += [low + i / per, low + (i + 1) / per]
-            y += [100 * counts[i] / max(1, r.outputs)] * 2
-        x, y = [x[0], *x, x[-1]], [0.0, *y, 0.0]
-        label = f"{key}: {r.name}" if key in _COLOURS else r.name
-        dash = "line" if key in _COLOURS else "dashed"
-        series.append(Series(label, x, y, dash, _COLOURS.get(key, 2 if key == CHAIN or len(reports) < 4 else 3)))
-    return Plot(
-        "How large the errors are",
-        "|error| in units of u·sum|p|",
-        "per cent of the outputs",
-        series,
-        2,
-        None,
-        "Left is better: each step is half an octave of error; curves of the same order of summation coincide.",
-    )
-
-
-def _against_kappa(reports: dict[str, ErrorReport]) -> Plot:
-    series = []
-    for key in _COLOURS:
-        r = reports[key]
-        edges = r.by_kappa["log10_kappa"]
-        centres = [x + r.by_kappa["width"][0] / 2 for x in edges]
-        for name, values, style in (("rms", r.by_kappa["rms"], "line"), ("largest", r.by_kappa["max"], "dots")):
-            known = [(x, math.log10(v * _U)) for x, v in zip(centres, values, strict=True) if v > 0]
-            series.append(Series(f"{key}: {name}", [x for x, _ in known], [y for _, y in known], style, _COLOURS[key]))
-        if centres and r.relative_bound > 0:
-            # Rounding to a narrow type adds its own, whatever kappa.
-            out = 0.0 if r.dtype == "fp32" else DTYPES[r.dtype].unit_roundoff
-            kappas = [edges[0], *centres, edges[-1] + r.by_kappa["width"][0]]
-            bound = [math.log10(10**x * r.relative_bound * (1 + out) + out) for x in kappas]
-            series.append(Series(f"{key}: a-priori bound", kappas, bound, "dashed", _COLOURS[key]))
-    return Plot(
-        "Errors against the condition of the output",
-        "kappa = sum|p| / |sum p|",
-        "|error| / |result|",
-        series,
-        10,
-        10,
-        "Whoever adds, the relative error grows with kappa; how far below its bound a kernel stays is its own doing."
-        + ("" if r.dtype == "fp32" else f" Where kappa is small, the rounding to {r.dtype} is what is seen."),
     )
 
 
