@@ -284,6 +284,24 @@ def test_a_result_over_an_operand_is_refused():
             multiplied(x, y, kernel, out=shifted[1:], epilogue=Epilogue(beta=1.0, c=shifted[:-1]))
 
 
+def test_a_result_whose_elements_share_memory_is_refused():
+    x = np.ones((8, 8), np.float32)
+    shared = np.lib.stride_tricks.as_strided(np.ones(8, np.float32), (8, 8), (0, 4))
+    with pytest.raises(UsageError, match="out: several of its elements share memory"):
+        multiplied(x, x, "blocked", out=shared)
+
+
+def test_types_that_numpy_lacks_are_named(monkeypatch):
+    import sys
+
+    from tritongemm.errors import Unavailable
+
+    x = np.ones((2, 2), np.float32)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(Unavailable, match=r"need ml_dtypes.*fpsan_tools\.typed\(bits, 'bf16'\)"):
+        dispatch.product(x, x, out_dtype="bf16")
+
+
 @pytest.mark.parametrize("kernel", POINTERS)
 def test_the_result_may_be_c_itself(kernel):
     a, b = fp32(20, 30, 18)

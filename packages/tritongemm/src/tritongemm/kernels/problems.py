@@ -249,8 +249,13 @@ def _span(x: Any) -> tuple[int, int]:
 
 def _refuse_overlap(a: Any, b: Any, out: Any, epilogue: Epilogue) -> None:
     """A result that lies over an operand would be read after it is written; over C it must be C itself."""
-    if math.prod(int(n) for n in out.shape) == 0:
+    count = math.prod(int(n) for n in out.shape)
+    if count == 0:
         return
+    if sum(abs(s) * (int(n) - 1) for s, n in zip(strides_of(out, "out"), out.shape, strict=True)) + 1 < count:
+        raise UsageError(
+            "out: several of its elements share memory, so they cannot hold different results; pass a copy."
+        )
     readers = {"a": a, "b": b, "bias": epilogue.bias, "scale_a": epilogue.scale_a, "scale_b": epilogue.scale_b}
     if epilogue.reads_c and not (
         address_of(epilogue.c) == address_of(out)
