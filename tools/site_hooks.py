@@ -46,15 +46,29 @@ RESULTS = re.compile(r"^\[\[results ([\w-]+)(?: ([\w.*?-]+))?\]\]$", re.MULTILIN
 RULES = re.compile(r"^\[\[rules ([\w-]+)\]\]$", re.MULTILINE)
 
 _started = time.perf_counter()
+_spent: dict[str, float] = {}
+_page_began = 0.0
 _source = ""
 _outputs: dict[tuple[str, ...], str] = {}
 
 
 def on_startup(**_: Any) -> None:
-    """Run the blocks of a page once for all languages that show it; called by MkDocs.
+    """Run the blocks of a page, and a lecture, once for all languages that show them; called by MkDocs.
 
     A page without a translation is built again for each language, from the same file: its blocks give the same output.
+    A lecture computes the same in every language and is then told in one.
     """
+    lectures = importlib.import_module("numfmt_lectures")
+    perform = lectures.perform
+    reports: dict[tuple[Any, ...], Any] = {}
+
+    def perform_once(lecture: Any, quick: bool = False, overrides: Any = None) -> Any:
+        key = (lecture.name, quick, *sorted((overrides or {}).items()))
+        if key not in reports:
+            reports[key] = perform(lecture, quick, overrides)
+        return reports[key]
+
+    lectures.perform = perform_once
     try:
         blocks = importlib.import_module("markdown_exec._internal.formatters.python")
         run = blocks._run_python
@@ -72,7 +86,8 @@ def on_startup(**_: Any) -> None:
 
 def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """Replace the marks of a page; called by MkDocs."""
-    global _source
+    global _source, _page_began
+    _page_began = time.process_time()
     _source = page.file.src_uri if page else ""
     markdown = COMMAND.sub(lambda mark: "\n".join(manual(mark[1], mark[2])), markdown)
     markdown = RESULTS.sub(lambda mark: results(mark[1], mark[2], _source or "index.md"), markdown)
@@ -102,15 +117,18 @@ def reference(mark: re.Match[str], seen: set[str]) -> Iterator[str]:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Link public names that a page writes as code; called by MkDocs."""
+    """Link public names that a page writes as code, and note what the page cost; called by MkDocs."""
+    _spent[page.file.src_uri] = _spent.get(page.file.src_uri, 0.0) + time.process_time() - _page_began
     path = Path(page.file.src_uri)
     package = path.stem.replace("-", "_") if path.parent.name == "reference" else ""
     return site_reference.link_names(html, package if package in site_reference.PACKAGES else None)
 
 
 def on_post_build(**_: Any) -> None:
-    """Say how long the site took so far; called by MkDocs after each language."""
-    print(f"site_hooks: {time.perf_counter() - _started:.1f} s since the start of the build")
+    """Say how long the site took so far, and which pages the most; called by MkDocs after each language."""
+    slow = sorted(_spent.items(), key=lambda item: -item[1])[:6]
+    told = ", ".join(f"{page} {seconds:.1f} s" for page, seconds in slow)
+    print(f"site_hooks: {time.perf_counter() - _started:.1f} s since the start of the build; most of it for {told}")
 
 
 def rules(which: str) -> str:

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,7 @@ def test_blocks_of_a_page_are_run_once_for_all_languages(monkeypatch: pytest.Mon
     for name in ("markdown_exec", "markdown_exec._internal", "markdown_exec._internal.formatters"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, plugin.__name__, plugin)
+    monkeypatch.setattr(numfmt_lectures, "perform", numfmt_lectures.perform)
     hooks.on_startup()
     page = SimpleNamespace(file=SimpleNamespace(src_uri="a.md"))
     hooks.on_page_markdown("", page=page)
@@ -74,7 +76,26 @@ def test_blocks_of_a_page_are_run_once_for_all_languages(monkeypatch: pytest.Mon
     assert len(calls) == 3, "another page is another run"
 
 
+def test_a_lecture_is_performed_once_and_told_in_every_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, bool]] = []
+    perform = numfmt_lectures.perform
+
+    def counted(lecture: Any, quick: bool = False, overrides: Any = None) -> Any:
+        calls.append((lecture.name, quick))
+        return perform(lecture, quick, overrides)
+
+    monkeypatch.setattr(numfmt_lectures, "perform", counted)
+    hooks.on_startup()
+    told = {lang: numfmt_lectures.run("numbers", quick=True, lang=lang) for lang in ("en", "zh")}
+    assert calls == [("numbers", True)]
+    assert told["en"] != told["zh"]
+    monkeypatch.undo()
+    for lang, text in told.items():
+        assert numfmt_lectures.run("numbers", quick=True, lang=lang) == text, "as if it were performed again"
+
+
 def test_another_version_of_the_plugin_runs_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numfmt_lectures, "perform", numfmt_lectures.perform)
     monkeypatch.setitem(sys.modules, "markdown_exec._internal.formatters.python", None)  # type: ignore[arg-type]
     hooks.on_startup()
 
