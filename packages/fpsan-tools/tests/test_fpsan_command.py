@@ -94,11 +94,25 @@ def test_wrong_use_is_one_sentence_and_status_2(capsys, words, message):
     assert err.count("\n") == 1
 
 
-def test_an_unknown_command_is_refused(capsys):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["embedd", "1"], "fpsan: unknown command 'embedd'; did you mean 'embed'? (known: check, run, leaks, embed, "),
+        (
+            ["embed", "1", "--dtpye", "bf16"],
+            "fpsan: unknown option '--dtpye'; did you mean '--dtype'?\n",
+        ),
+        (["check", "a.py:a"], "fpsan check: the following arguments are required: B, --inputs; see fpsan check --help"),
+        ([], "fpsan: the following arguments are required: COMMAND"),
+    ],
+)
+def test_what_the_parser_refuses_is_one_sentence_with_the_nearest_name(capsys, words, message):
     with pytest.raises(SystemExit) as caught:
-        main(["embedd", "1"])
+        main(words)
     assert caught.value.code == 2
-    assert "invalid choice: 'embedd'" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert error.startswith(message)
+    assert error.count("\n") == 1
 
 
 def test_every_command_has_help():
