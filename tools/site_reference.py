@@ -90,13 +90,16 @@ def _names(package: str) -> dict[str, str]:
             if inspect.ismodule(thing):
                 walk(thing, thing.__name__)
                 continue
-            note(name, path)
-            note(path, path)
+            # The place of its definition is the anchor that mkdocstrings makes.
+            known = inspect.isclass(thing) or inspect.isroutine(thing)
+            place = f"{thing.__module__}.{thing.__qualname__}" if known else path
+            note(name, place)
+            note(path, place)
             if inspect.isclass(thing):
                 for member in vars(thing):
                     if not member.startswith("_"):
-                        note(f"{name}.{member}", f"{path}.{member}")
-                        note(f"{path}.{member}", f"{path}.{member}")
+                        note(f"{name}.{member}", f"{place}.{member}")
+                        note(f"{path}.{member}", f"{place}.{member}")
 
     walk(module, package)
     return {name: path for name, path in found.items() if name not in twice}

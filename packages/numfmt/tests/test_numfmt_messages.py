@@ -1,6 +1,8 @@
 """What people try first and what they are told: names in place of formats, block formats, functions of other shapes."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -72,3 +74,11 @@ def test_long_lists_of_names_are_cut_to_the_nearest():
     with pytest.raises(ValueError, match=r"known: bf16, FP16, .* and \d+ others$") as raised:
         numfmt.lookup("bf17")
     assert len(str(raised.value)) < 160
+
+
+@pytest.mark.parametrize("name", sorted(numfmt._MODULES))
+def test_modules_are_there_after_importing_the_package(name):
+    program = f"import sys, numfmt; assert 'numfmt.{name}' not in sys.modules; print(numfmt.{name}.__name__)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == f"numfmt.{name}"
+    assert name in dir(numfmt)

@@ -138,6 +138,9 @@ _LAZY: dict[str, str] = {
     "UINT8": "numfmt.elements",
 }
 
+# Modules that are there after ``import numfmt`` as well, loaded on first use.
+_MODULES = frozenset({"blocks", "matrix_units", "plots", "study", "sumplots", "tables"})
+
 __all__ = [
     "FloatFormat",
     "FORMATS",
@@ -164,6 +167,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"numfmt.{name}")
     try:
         module = _LAZY[name]
     except KeyError:
@@ -174,4 +179,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_MODULES})
