@@ -267,8 +267,8 @@ class Oracle:
         assert exact, "float64 does not hold the values and midpoints of this format"
         return np.array(codes), floats, middles
 
-    def round_array(self, x: np.ndarray, mode: str) -> np.ndarray:
-        """Deterministic modes with the default policy on a float64 array, for formats of at most 16 bits."""
+    def round_array(self, x: np.ndarray, mode: str, policy: str | None = None) -> np.ndarray:
+        """Deterministic modes on a float64 array, for formats of at most 16 bits."""
         codes, values, middles = self._arrays
         f = self.facts
         negative, size = np.signbit(x), np.abs(x)
@@ -297,11 +297,11 @@ class Oracle:
             if sign < 0 and not f.signed:
                 out = side & ((size >= values[-1]) | (np.abs(result) > 0) if f.zero else (size > 0))
                 result[side] = float(self.lowest)
-                result[out] = self.round(-self.max, mode)
+                result[out] = self.round(-self.max, mode, policy)
             else:
                 out = side & ((size >= values[-1]) | (np.abs(result) > values[-2]))
-                result[out] = self.round(sign * 2 * self.beyond, mode)
-            result[x == sign * INF] = self.round(sign * INF, mode)
+                result[out] = self.round(sign * 2 * self.beyond, mode, policy)
+            result[x == sign * INF] = self.round(sign * INF, mode, policy)
         result[(x == 0) & negative] = self.round(-0.0, mode)
         if f.nan == "negative_zero":
             result = np.where(result == 0, 0.0, result)

@@ -11,6 +11,7 @@ import sums_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numfmt_oracle import CONSTANTS, MODES, Facts, Oracle, random_facts
+from numfmt_tally import tally
 
 import numfmt
 from numfmt import BF16, E8M0, FP4_E2M1, FP8_E4M3, FP8_E5M2, FP16, FP32, FP64, Accumulator, FloatFormat, accumulate
@@ -127,7 +128,7 @@ def test_every_method_and_mode_matches_exact_rationals(fmt, method, mode):
             expected = [
                 sums_oracle.METHODS[method](arithmetic, row, **PARAMETERS.get(method, {})) for row in values.tolist()
             ]
-            assert_same(result, expected)
+            assert_same(result, expected, fmt)
 
 
 CUSTOM = {name: facts for name, facts in random_facts(45).items() if facts.zero}
@@ -160,7 +161,7 @@ def test_random_custom_formats_match_exact_rationals(name):
             values = np.where(rng.random(values.shape) < 0.5, fmt.round(values, overflow="saturate"), values)
             for method in ("sequential", "kahan"):
                 result = accumulate(values, fmt, mode, method, nan="zero")
-                assert_same(result, [sums_oracle.METHODS[method](arithmetic, row) for row in values.tolist()])
+                assert_same(result, [sums_oracle.METHODS[method](arithmetic, row) for row in values.tolist()], fmt)
 
 
 def hash_of(*words: str) -> int:
@@ -168,8 +169,9 @@ def hash_of(*words: str) -> int:
     return int.from_bytes(" ".join(words).encode(), "little") % 2**63
 
 
-def assert_same(result: np.ndarray, expected: list[float]) -> None:
+def assert_same(result: np.ndarray, expected: list[float], fmt: object) -> None:
     """Equal values, NaN in the same places, zeros of the same sign."""
+    tally("sums, from the definition in exact rationals", fmt, len(expected))
     np.testing.assert_array_equal(result, expected)
     numbers = ~np.isnan(result)
     np.testing.assert_array_equal(np.signbit(result)[numbers], np.signbit(expected)[numbers])
@@ -188,7 +190,7 @@ def test_chunks_are_promoted(method, mode):
             sums_oracle.promoted(inner, outer, row, 5, sums_oracle.METHODS[method], **parameters)
             for row in values.tolist()
         ]
-        assert_same(accumulate(values, BF16, mode, method, chunk=5, **parameters), expected)
+        assert_same(accumulate(values, BF16, mode, method, chunk=5, **parameters), expected, BF16)
 
 
 @settings(deadline=None)
@@ -197,7 +199,7 @@ def test_any_terms_match_exact_rationals(terms, mode, method):
     arithmetic = sums_oracle.Arithmetic(ORACLES["FP16"], mode)
     parameters = PARAMETERS.get(method, {})
     expected = sums_oracle.METHODS[method](arithmetic, terms, **parameters)
-    assert_same(accumulate([terms], FP16, mode, method, **parameters), [expected])
+    assert_same(accumulate([terms], FP16, mode, method, **parameters), [expected], FP16)
 
 
 @pytest.mark.parametrize("policy", ["infinity", "nan", "saturate", "propagate"])
@@ -207,7 +209,7 @@ def test_overflow_policies_act_on_every_partial_sum(mode, policy):
     values[0, 3] = np.inf
     arithmetic = sums_oracle.Arithmetic(ORACLES["FP8_E5M2"], mode, policy)
     expected = [sums_oracle.sequential(arithmetic, row) for row in values.tolist()]
-    assert_same(accumulate(values, FP8_E5M2, mode, overflow=policy), expected)
+    assert_same(accumulate(values, FP8_E5M2, mode, overflow=policy), expected, FP8_E5M2)
 
 
 def test_float64_sums_may_pass_float64s_range():
@@ -228,7 +230,7 @@ def test_a_sum_that_leaves_the_range_within_a_block_is_noticed(columns, policy):
         sums_oracle.Arithmetic(ORACLES["FP16"], "nearest_even", policy), values[0].tolist()
     )
     assert expected != 0
-    assert_same(accumulate(values, FP16, overflow=policy), [expected] * columns)
+    assert_same(accumulate(values, FP16, overflow=policy), [expected] * columns, FP16)
 
 
 def test_long_fast_sums_equal_careful_ones():

@@ -11,6 +11,7 @@ import sums_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numfmt_oracle import CONSTANTS, MODES, Facts, Oracle
+from numfmt_tally import tally
 
 import numfmt
 from numfmt import BF16, FP8_E4M3, FP16, FP32, FP64, FloatFormat
@@ -81,6 +82,7 @@ def test_operations_match_exact_rationals(fmt, name, mode):
         result = getattr(numfmt, name)(*arguments, fmt, mode)
         with np.errstate(over="ignore"):
             truth = [expected(name, r, *t) for t in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)]
+        tally("operations, from the definition in exact rationals", fmt, len(truth))
         np.testing.assert_array_equal(result, truth)
         numbers = ~np.isnan(result)
         np.testing.assert_array_equal(np.signbit(result)[numbers], np.signbit(truth)[numbers])

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from numfmt_tally import tally
 
 from numfmt import FORMATS, FP4_E2M1, FP8_E4M3, FloatFormat, _parts, _random
 from numfmt._engine import round_parts
@@ -80,6 +81,7 @@ def compare(implementation, name: str, count: int, every_policy: bool = True, mo
                 bad = out.view(carrier.integer) != expected.view(carrier.integer)
                 assert not bad.any(), (name, mode, policy, carrier.name, x[bad][:3], out[bad][:3], expected[bad][:3])
                 compared += x.size
+    tally(f"fast roundings, from the engine: {implementation.__name__}", name, compared)
     return compared
 
 

@@ -68,15 +68,8 @@ def test_rounding_twice_is_rounding_once(fmt, x, mode, policy):
 
 @given(formats(), numbers, numbers, modes)
 def test_rounding_is_monotone(fmt, x, y, mode):
-    assume(mode != "to_odd")  # see test_round_to_odd_is_monotone_on_its_own_terms
     low, high = sorted((x, y))
     assert rounded(fmt, low, mode) <= rounded(fmt, high, mode)
-
-
-@given(formats(), numbers, numbers)
-def test_to_odd_is_monotone_too(fmt, x, y):
-    low, high = sorted((x, y))
-    assert rounded(fmt, low, "to_odd") <= rounded(fmt, high, "to_odd")
 
 
 @given(formats(signed=True), numbers, modes)

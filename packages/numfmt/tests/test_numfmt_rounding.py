@@ -7,6 +7,7 @@ import numfmt_oracle as oracles
 import numpy as np
 import pytest
 from numfmt_oracle import CONSTANTS, MODES, POLICIES, STOCHASTIC, Oracle
+from numfmt_tally import tally
 
 from numfmt import BF16, FORMATS, FloatFormat
 
@@ -47,6 +48,7 @@ def same(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
 
 
 def assert_same(got, expected, inputs, what: str) -> None:
+    tally("roundings, from the definition in exact rationals", what.split()[0], len(inputs))
     bad = np.flatnonzero(~same(got, expected))
     assert bad.size == 0, f"{what}: {bad.size} of {len(inputs)} differ, first: " + "; ".join(
         f"{inputs[i]!r} ({float(inputs[i])!r}) -> {np.asarray(got)[i]!r}, exactly {expected[i]!r}" for i in bad[:3]
@@ -138,10 +140,37 @@ def test_all_inputs_of_sixteen_bits_to_every_narrow_format(name, kind):
 
 
 @pytest.mark.parametrize("name", ["FP32", "TF32", "FP64"])
-def test_all_float16_inputs_to_wide_formats(name):
-    x = sixteen_bit_inputs("float16")
-    for mode in MODES:  # a float16 is exact in all three
-        assert_same(make(name).round(x, mode), widen(x), x, f"{name} {mode}")
+def test_all_inputs_of_sixteen_bits_to_wide_formats(name):
+    for kind in ("float16", "bfloat16"):
+        x = sixteen_bit_inputs(kind)
+        for mode in MODES:  # they are exact in all three
+            assert_same(make(name).round(x, mode), widen(x), x, f"{name} {mode} {kind}")
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_bfloat16_arrays_of_ml_dtypes_are_the_numbers_that_float32_holds(name):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = sixteen_bit_inputs("bfloat16")
+    narrow = np.arange(2**16, dtype=np.uint16).view(ml_dtypes.bfloat16)
+    fmt = make(name)
+    nan = None if fmt.has_nan else "zero"
+    for mode in MODES:
+        assert same(fmt.round(narrow, mode, nan=nan), fmt.round(widen(x), mode, nan=nan)).all()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [name for name in ALL if oracle_of(name).bits <= 16])
+def test_all_inputs_of_sixteen_bits_in_every_policy(name):
+    fmt, oracle = make(name), oracle_of(name)
+    zero = 0.0 if oracle.facts.zero else float(oracle.lowest)
+    for kind in ("float16", "bfloat16"):
+        x = sixteen_bit_inputs(kind)
+        for mode in MODES:
+            for policy in policies(ALL[name]):
+                expected = oracle.round_array(widen(x), mode, policy)
+                expected = expected if oracle.has_nan else np.where(np.isnan(x), zero, expected)
+                got = fmt.round(x, mode, overflow=policy, nan=None if oracle.has_nan else "zero")
+                assert_same(got, expected, x, f"{name} {mode} {policy} {kind}")
 
 
 @pytest.mark.exhaustive

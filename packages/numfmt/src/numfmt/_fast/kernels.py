@@ -305,8 +305,11 @@ def _signed(word: int) -> int:
     return word - (1 << 32) if word >= 1 << 31 else word
 
 
-#: Numbers a program takes: enough for wide loads, few enough that small tensors use many programs.
-BLOCK = 2048
+#: Numbers a program takes: one wide load of each thread. Measured on an H200: 1.01 to 1.03 times a copy's time, where
+#: four loads take 1.04 to 1.10 times.
+BLOCK = 512
+#: In stochastic modes, which draw four words at once and have more to do per number.
+STOCHASTIC_BLOCK = 2048
 
 
 def round_triton(x: Any, out: Any, plan: Plan, key: int = 0, random: Any = None, random_bits: int = 32) -> None:
@@ -326,11 +329,10 @@ def round_triton(x: Any, out: Any, plan: Plan, key: int = 0, random: Any = None,
     c = constants(plan, random_bits)
     # A contraction to fused multiply-add could not change a bit here; switched off, it is no question.
     options = {"enable_fp_fusion": False, "num_warps": 4}
-    grid = (triton.cdiv(count, BLOCK),)
     if not plan.mode.stochastic:
-        round_kernel[grid](x, out, count, C=c, BLOCK=BLOCK, **options)
+        round_kernel[(triton.cdiv(count, BLOCK),)](x, out, count, C=c, BLOCK=BLOCK, **options)
         return
-    stochastic_kernel[grid](
+    stochastic_kernel[(triton.cdiv(count, STOCHASTIC_BLOCK),)](
         x,
         out,
         out if random is None else random,
@@ -338,7 +340,7 @@ def round_triton(x: Any, out: Any, plan: Plan, key: int = 0, random: Any = None,
         _signed(key & 0xFFFFFFFF),
         _signed(key >> 32),
         C=c,
-        GROUPS=BLOCK // GROUP,
+        GROUPS=STOCHASTIC_BLOCK // GROUP,
         PLANE=PLANE,
         ROUNDS=ROUNDS,
         GIVEN=random is not None,
