@@ -1,6 +1,8 @@
 """Products of every kernel at odd sizes, for NVIDIA's memory checker:
 
-PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python3 tritongemm_memcheck.py
+PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python3 tritongemm_memcheck.py [--all]
+
+A third of the ways of `tritongemm_ways` unless all are asked for.
 """
 
 from __future__ import annotations
@@ -17,10 +19,13 @@ from tritongemm_ways import KERNELS, TILES
 from tritongemm import dispatch
 from tritongemm.kernels.epilogue import Epilogue
 
+WAYS = (*TILES, *KERNELS)
+
 
 def main() -> None:
     count = 0
-    for way in (*TILES, *KERNELS):
+    chosen = WAYS if "--all" in sys.argv else WAYS[::3]
+    for way in chosen:
         way.run(tensor, "normal")
         count += 1
     x, y = torch.randn((37, 53), device="cuda"), torch.randn((53, 41), device="cuda")
