@@ -55,11 +55,17 @@ def render(which: str, pattern: str, folder: Path = RESULTS) -> str:
         raise LookupError(f"no view {which!r} of results; there are {', '.join(sorted(VIEWS))}")
     lines: list[str] = []
     for name in names(pattern, folder):
-        data = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        data = read(name, folder)
         written = list(VIEWS[which](name, data))
         if written:
             lines += [f"<!-- results: {name} -->", "", *written, ""]
     return "\n".join(lines)
+
+
+def read(name: str, folder: Path = RESULTS) -> Data:
+    """What a file holds; a list lies under "entries"."""
+    data = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    return data if isinstance(data, dict) else {"entries": data}
 
 
 def recorded(folder: Path = RESULTS) -> dict[str, Data]:
@@ -112,7 +118,7 @@ def source(name: str, data: Data) -> Iterator[str]:
     known = facts(name, data)
     texts = [known.get("machine", ""), known.get("versions", ""), known.get("recorded", "")]
     command = f" Made by `{known['command']}`." if "command" in known else ""
-    told = f"{'. '.join(filter(None, texts))}.{command} Data: `bench/results/{name}.json`."
+    told = " ".join([*(f"{text}." for text in texts if text), f"{command} Data: `bench/results/{name}.json`.".strip()])
     yield f'<div class="source" markdown>\n{told}\n</div>'
 
 
@@ -125,7 +131,7 @@ def overview(pages: dict[str, list[str]]) -> Iterator[str]:
     """A table of every result file and the pages that show it: name to links."""
     rows = []
     for name in names("*"):
-        known = facts(name, json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")))
+        known = facts(name, read(name))
         shown = ", ".join(pages.get(name, []))
         # A date is one word.
         date = known.get("recorded", "").replace("-", "\u2011")
@@ -286,6 +292,15 @@ def verdict(name: str, data: Data) -> Iterator[str]:
 
 
 @view
+def audits(name: str, data: Data) -> Iterator[str]:
+    """A further audit: what was audited, on what, and its verdict."""
+    yield f"### {title(name)} {{ #{name} }}\n"
+    yield from source(name, data)
+    yield ""
+    yield from verdict(name, data)
+
+
+@view
 def trials(name: str, data: Data) -> Iterator[str]:
     """The products whose payloads an audit compared."""
     rows = [
@@ -416,14 +431,14 @@ def speed(name: str, data: Data) -> Iterator[str]:
             f"- {escape(sentence, quote=False)}" for sentence in (data.get("verdict") or {}).get("sentences", [])
         )
         text = json.dumps(data, indent=1, ensure_ascii=False)
-        lines = text.splitlines()[:80]
+        lines = [line[:120] for line in text.splitlines()[:80]]
         yield "\n<details><summary>The file</summary>"
         yield f"<pre><code>{escape(chr(10).join(lines), quote=False).replace(chr(10), '&#10;')}</code></pre></details>"
 
 
 # Files that views of their own show.
 CLAIMED = (
-    "*-gemm", "*-gemm-small", "nvidia-h200-audit", "*-matrix-units-dots", "*-matrix-units-identified",
+    "*-gemm", "*-audit", "*-audit-*", "*-matrix-units-dots", "*-matrix-units-identified",
     "*-matrix-units-libraries", "fpsan-mutants",
 )  # fmt: skip
 
