@@ -42,6 +42,8 @@ DOCS = TOOLS.parent / "docs"
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*\bhreflang=[^>]*>')
 COMMAND = re.compile(r"^\[\[cli ([\w.]+):(\w+)\]\]$", re.MULTILINE)
 MARK = re.compile(r"^\[\[(api|constants) ([\w.]+)(?::((?: \w+)+))?\]\]$", re.MULTILINE)
+# The anchor of a heading that a page has for a module.
+ANCHOR = re.compile(r"^#+ .* \{ #([\w.]+) \}$", re.MULTILINE)
 RESULTS = re.compile(r"^\[\[results ([\w-]+)(?: ([\w.*?-]+))?\]\]$", re.MULTILINE)
 RULES = re.compile(r"^\[\[rules ([\w-]+)\]\]$", re.MULTILINE)
 
@@ -93,7 +95,7 @@ def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     markdown = RESULTS.sub(lambda mark: results(mark[1], mark[2], _source or "index.md"), markdown)
     markdown = RULES.sub(lambda mark: rules(mark[1]), markdown)
     markdown = site_examples.render(markdown, _source, DOCS)
-    seen: set[str] = set()
+    seen = set(ANCHOR.findall(markdown))
     return MARK.sub(lambda mark: "\n".join(reference(mark, seen)), markdown)
 
 
@@ -126,7 +128,7 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
 
 def on_post_build(**_: Any) -> None:
     """Say how long the site took so far, and which pages the most; called by MkDocs after each language."""
-    slow = sorted(_spent.items(), key=lambda item: -item[1])[:6]
+    slow = sorted(_spent.items(), key=lambda item: -item[1])[:40]
     told = ", ".join(f"{page} {seconds:.1f} s" for page, seconds in slow)
     print(f"site_hooks: {time.perf_counter() - _started:.1f} s since the start of the build; most of it for {told}")
 
@@ -237,11 +239,10 @@ def entries(
         if not (inspect.isclass(thing) or inspect.isroutine(thing)):
             yield f"{site_reference.comment(place)}\n"
     for name in modules:
-        inner = list(entries(name, level + 1, seen))
-        if inner:  # a page may have shown all of it under headings of its own
+        if name not in seen:  # else the page has a heading of its own for it
             yield f"{'#' * level} {name} {{ #{name} }}\n"
             yield f"{first_paragraph(importlib.import_module(name))}\n"
-            yield from inner
+        yield from entries(name, level + 1, seen)
 
 
 def attribute(module: ModuleType, name: str) -> Any:

@@ -165,6 +165,13 @@ def test_some_names_of_a_package_come_first_and_the_others_follow() -> None:
         hooks.on_page_markdown("[[api numfmt_lectures: ghost]]")
 
 
+def test_a_page_may_have_its_own_heading_for_a_module(package: Path) -> None:
+    (package / "__init__.py").write_text('from . import inner\n\n__all__ = ["inner"]\n')
+    page = hooks.on_page_markdown("## Inside { #planted_package.inner }\n\n[[api planted_package]]")
+    assert page.count("{ #planted_package.inner }") == 1
+    assert "::: planted_package.inner.deep\n" in page
+
+
 def test_constants_are_a_table_and_their_comments_are_read(package: Path) -> None:
     (package / "__init__.py").write_text('__all__ = ["A", "B"]\n#: The first\n#: number.\nA = 3\n\nB: int = 4\n')
     page = hooks.on_page_markdown("[[constants planted_package: B]]\n\n[[api planted_package]]")
