@@ -121,6 +121,23 @@ def test_linear_multiplies_with_the_transposed_weight():
     assert tritongemm.linear(np.empty((2, 0, 20), np.float32), weight).shape == (2, 0, 6)
 
 
+def test_grouped_products_have_the_bits_of_single_ones():
+    shapes = [(5, 20, 6), (1, 64, 3), (0, 4, 5), (17, 3, 2)]
+    list_a, list_b = [random(M, K) for M, K, _ in shapes], [random(K, N) for _, K, N in shapes]
+    want = [tritongemm.mm(a, b, alpha=2, activation="relu") for a, b in zip(list_a, list_b, strict=True)]
+    for config in (None, tritongemm.Config(kernel="grouped", block_m=16, block_n=16, block_k=16)):
+        got = tritongemm.grouped_mm(list_a, list_b, alpha=2, activation="relu", config=config)
+        assert all(same_bits(x, y) for x, y in zip(got, want, strict=True))
+    outs = [np.empty(x.shape, np.float32) for x in want]
+    tritongemm.grouped_mm(list_a, list_b, alpha=2, activation="relu", outs=outs)
+    assert all(same_bits(x, y) for x, y in zip(outs, want, strict=True))
+    assert tritongemm.grouped_mm([], []) == []
+    with pytest.raises(UsageError, match="given 4, 3"):
+        tritongemm.grouped_mm(list_a, list_b[1:])
+    with pytest.raises(OperandError, match="cannot be multiplied"):
+        tritongemm.grouped_mm(list_a, list_a)
+
+
 # ---------------------------------------------------------------------------------------------------- auto and prepared
 DATA = {
     "uniform": lambda rng, shape: rng.uniform(-1, 1, shape),

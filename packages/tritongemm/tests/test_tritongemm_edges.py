@@ -6,6 +6,8 @@ shared memory, NaN and infinity, and what must not change from call to call.
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import tritongemm
 from tritongemm.errors import UsageError
@@ -236,6 +238,39 @@ def test_environment_variables_change_no_bit(monkeypatch):
     for name, value in {"TRITON_F32_DEFAULT": "tf32", "TRITON_DEFAULT_FP_FUSION": "0"}.items():
         monkeypatch.setenv(name, value)
         assert same_bits(evaluated(a, b), want)
+
+
+# ----------------------------------------------------------------------------------------------------------------- fuzz
+def view(draw, rows, columns, seed):
+    """A matrix of some strides and offset, in a buffer that is NaN elsewhere."""
+    row_step, column_step = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 2, 3]))
+    before, after = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+    whole = np.full((rows * row_step + 2, before + columns * column_step + after), np.nan, np.float32)
+    if draw(st.booleans()):
+        whole = np.asfortranarray(whole)
+    inside = whole[1 : 1 + rows * row_step : row_step, before : before + columns * column_step : column_step]
+    if draw(st.booleans()):
+        inside = inside[::-1]
+    inside[...] = random(rows, columns, seed=seed)
+    return inside
+
+
+@settings(max_examples=25, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_product_of_any_views_has_the_predicted_bits(data):
+    M, K, N = (data.draw(st.integers(low, 20)) for low in (1, 0, 1))
+    a, b, c, out = (view(data.draw, *s, seed=i) for i, s in enumerate(((M, K), (K, N), (M, N), (M, N))))
+    options = {
+        "alpha": data.draw(st.sampled_from([1.0, -0.5, 0.0])),
+        "beta": data.draw(st.sampled_from([0.0, 1.0, 3.0])),
+        "c": c,
+        "bias": random(N) if data.draw(st.booleans()) else None,
+        "activation": data.draw(st.sampled_from([None, "relu"])),
+    }
+    got = evaluated(a, b, out=out, **options)
+    assert got is out
+    assert not np.isnan(got).any()
+    assert same_bits(got.copy(order="C"), tritongemm.predict(a.copy(), b.copy(), **{**options, "c": c.copy()}))
 
 
 # ------------------------------------------------------------------------------------------------------------- on a GPU

@@ -33,6 +33,7 @@ _EXPORTS: dict[str, str | None] = {
     "baddbmm": "api",
     "bmm": "api",
     "closeness": "assertions",
+    "grouped_mm": "api",
     "linear": "api",
     "matmul": "api",
     "mm": "api",

@@ -9,7 +9,7 @@ evaluated, or their mode's bits predicted, which is slow and exact). Types that 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -338,6 +338,63 @@ def scaled_mm(
     return execution.scaled_product(a, b, scale_a, scale_b, bias, out, activation, precision, dtype, invariant, config)
 
 
+def grouped_mm(
+    list_a: Sequence[Any],
+    list_b: Sequence[Any],
+    *,
+    outs: Sequence[Any] | None = None,
+    precision: str = "ieee",
+    alpha: float = 1,
+    activation: str | None = None,
+    out_dtype: Any = None,
+    config: Config | None = None,
+) -> list[Any]:
+    """Many products of different sizes, on a GPU in one launch: activation(alpha·A_i B_i) for each i.
+
+    Each has the bits that `mm` gives it. It records no gradients.
+
+    Args:
+        list_a: (M_i, K_i) matrices of one type.
+        list_b: (K_i, N_i) matrices of that type.
+        outs: (M_i, N_i) matrices to write to, apart from all operands; new ones if not given.
+        precision: See `mm`; not "auto".
+        alpha: See `mm`.
+        activation: See `mm`.
+        out_dtype: See `mm`.
+        config: See `mm`.
+
+    Returns:
+        `outs`, or new matrices, in order.
+
+    Raises:
+        OperandError: Shapes, types or devices do not fit; also a RuntimeError, in torch's words.
+        UsageError: Another argument cannot be used as given.
+    """
+    if len(list_a) != len(list_b) or (outs is not None and len(outs) != len(list_a)):
+        given = f"{len(list_a)}, {len(list_b)}" + ("" if outs is None else f" and {len(outs)}")
+        raise UsageError(f"list_a, list_b, outs: one of each per product, given {given}.")
+    for i, (a, b) in enumerate(zip(list_a, list_b, strict=True)):
+        torch_kind = check_kinds("grouped_mm", {f"list_a[{i}]": a, f"list_b[{i}]": b})
+        check_matrices("grouped_mm", a, b)
+        check_settings(activation, precision, element_of(a, "a"))
+        if torch_kind and eager.observed((a, b)):
+            raise UsageError(f"list_a[{i}], list_b[{i}]: grouped_mm records no gradients; use mm, or torch.no_grad().")
+    if not list_a:
+        return []
+    from tritongemm.dispatch import grouped_product
+    from tritongemm.kernels.epilogue import Epilogue
+
+    return grouped_product(
+        list_a,
+        list_b,
+        mode=precision,
+        outs=outs,
+        out_dtype=None if outs is not None else result_element(list_a[0], None, out_dtype).name,
+        epilogue=Epilogue(alpha=_number("alpha", alpha), activation=activation),
+        config=config,
+    )
+
+
 def predict(
     a: Any,
     b: Any,
@@ -582,5 +639,5 @@ def _refuse(name: str, options: dict[str, Any], *unknown: str) -> None:
             raise TypeError(f"{name}() got an unexpected keyword argument {option!r}; mm and bmm take it")
 
 
-_all: tuple[Callable[..., Any], ...] = (mm, bmm, addmm, baddbmm, matmul, linear, scaled_mm, predict)
+_all: tuple[Callable[..., Any], ...] = (mm, bmm, addmm, baddbmm, matmul, linear, scaled_mm, grouped_mm, predict)
 __all__ = ["OperandError", *(f.__name__ for f in _all)]
