@@ -12,11 +12,12 @@ from tritongemm_ways import KERNELS, ODD, TILES, result_of
 from numfmt import matrix_units
 from tritongemm import dispatch, modes
 from tritongemm.configurations import Config
+from tritongemm.elements import ELEMENTS, codes_of, values_of
 from tritongemm.kernels.blocked import blocked_config
 from tritongemm.kernels.epilogue import Epilogue
 from tritongemm.kernels.problems import Operands
-from tritongemm.kernels.split_k import predict_split_k
-from tritongemm.kernels.stream_k import predict_stream_k
+from tritongemm.kernels.split_k import predict_split_k, promise_split_k
+from tritongemm.kernels.stream_k import predict_stream_k, promise_stream_k
 
 pytestmark = pytest.mark.triton
 
@@ -78,8 +79,6 @@ def test_split_k_is_numfmts_schedule(dtype):
 
 
 def dispatch_values(codes, dtype):
-    from tritongemm.elements import ELEMENTS, values_of
-
     return values_of(typed(codes, dtype), ELEMENTS[dtype])
 
 
@@ -92,6 +91,26 @@ def test_stream_k_is_numfmts_schedule(workers):
     want = matrix_units.matmul(*values, unit="hopper.wgmma", inputs="bf16", schedule=schedule, pad_k=True)
     got = predict_stream_k(modes.get("ieee"), typed(a, "bf16"), typed(b, "bf16"), config)
     np.testing.assert_array_equal(bits(got), bits(want))
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp8e4m3fn"])
+def test_cut_sums_keep_their_promise_which_is_smaller_than_the_uncut_one(dtype):
+    rng = np.random.default_rng(2)
+    x, y = np.full((20, 1024), 2 - 2.0**-3), np.full((1024, 24), 2 - 2.0**-3)
+    for a, b in ((x, y), (x * rng.choice([-1, 1], x.shape), y), (rng.uniform(0.5, 1, x.shape), y)):
+        p, q = (typed(codes_of(v, ELEMENTS[dtype]), dtype) for v in (a, b))
+        u, v = (values_of(m, ELEMENTS[dtype]).astype(np.float64) for m in (p, q))
+        golden, magnitude = u @ v, np.abs(u) @ np.abs(v)
+        for splits in (2, 8):
+            mode = modes.get("ieee")
+            split = Config(kernel="split_k", block_m=64, block_n=16, block_k=128, splits=splits)
+            stream = split.changed(kernel="stream_k", block_m=16)
+            promises = promise_split_k(mode, 1024, dtype, split), promise_stream_k(mode, (20, 1024, 24), dtype, stream)
+            sums = predict_split_k(mode, p, q, split), predict_stream_k(mode, p, q, stream)
+            for made, promise in zip(sums, promises, strict=True):
+                assert (np.abs(made - golden) <= promise.bound(magnitude, abs(u).max(1), abs(v).max(0))).all()
+            if dtype != "fp8e4m3fn":  # promoted sums are short already
+                assert promises[0].relative_bound < mode.promise(1024, dtype).relative_bound
 
 
 def test_products_on_the_cpu_are_predictions_or_evaluations_with_equal_bits():

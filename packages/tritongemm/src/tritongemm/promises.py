@@ -21,7 +21,7 @@ Overflow is not an error that a bound could hold: bounds are for outputs whose p
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -208,6 +208,27 @@ def on_matrix_unit(
     if split.products > 1:
         order += f"; {split.products} products of parts for each product"
     return Promise(error.bound, absolute, error.probable, order, subnormal=subnormal, largest=split.largest)
+
+
+def of_parts(longest: Promise, parts: int, unit_roundoff: float) -> Promise:
+    """The bounds of a sum that is cut into parts, which are then added one after the other.
+
+    Args:
+        longest: The promise of the longest part.
+        parts: Number of parts.
+        unit_roundoff: Of the type in which parts are added.
+    """
+    joined = rounded(Error(1 + longest.relative_bound, longest.probabilistic), parts - 1, unit_roundoff)
+    share = parts * joined.factor
+    return replace(
+        longest,
+        relative_bound=joined.bound,
+        absolute=longest.absolute * share,
+        probabilistic=joined.probable,
+        order=f"{parts} parts, each {longest.order}, added one after the other",
+        subnormal=longest.subnormal * share,
+        scaled=longest.scaled * share,
+    )
 
 
 def of_chain(K: int, fmt: numfmt.FloatFormat) -> Promise:

@@ -1,10 +1,17 @@
-"""Tiles, `tl.dot` and one fp32 accumulator: the matrix product as everybody writes it.
+"""Tiles, `tl.dot` and one accumulator: the matrix product as everybody writes it.
 
-**Summation order.** With `input_precision="ieee"` the compiler turns `tl.dot` into fused multiply-adds and folds the
-addition to the accumulator into them. What is left is one serial chain over k = 0, 1, 2, ... per output, the same for
-every tile size, for every M and N, and bit for bit that of cuBLAS's SGEMM.
+`blocked_kernel` is the plain kernel that the audit and the lectures show; `blocked_product_kernel` computes any product
+of the package, in every mode of `tritongemm.modes` that `tl.dot` can do, with batches and an epilogue.
 
-**Bound.** |error| <= gamma_K · sum|p| (Higham, section 3.1): every product may pass through K roundings.
+**Summation order.** That of the mode: `modes.get(name).describe(K, dtype)` names it as a schedule of numfmt's. With
+`input_precision="ieee"` and fp32 operands the compiler turns `tl.dot` into fused multiply-adds and folds the addition
+to the accumulator into them. What is left is one serial chain over k = 0, 1, 2, ... per output, the same for every tile
+size, for every M and N, and bit for bit that of cuBLAS's SGEMM. The other modes run on the tensor core in steps of 8,
+16 or 32 products, in a chain that no tile shape changes, except where BLOCK_K bounds a partial sum (split fp32
+operands, promoted fp8): there the mode fixes it.
+
+**Bound.** That of the mode, `modes.get(name).promise(K, dtype)`; for the serial chain |error| <= gamma_K · sum|p|
+(Higham, section 3.1): every product may pass through K roundings.
 
 **What the numbers mean.** For K = 6144 the bound is 3.7e-4·sum|p|, and on U(-1, 1) an H200 uses 6.0 u·sum|p| of these
 6144 at most, 0.400 rms: rounding errors cancel. Still, of 33,554,432 outputs 192 miss atol = rtol = 1e-4 against

@@ -5,8 +5,8 @@ summed from zero in the mode's own order and kept in the accumulator's type (fp3
 bf16); the parts are then added in ascending order, 0 + 1 + 2 + ..., by `finishing_kernel`. There are no atomics: every
 run gives the same bits. numfmt calls this order `split_k(parts, inner, granularity=BLOCK_K)`.
 
-**Bound.** That of a sum of one part's length, and one more rounding for every part but the first: shorter chains make
-the error smaller than the unsplit sum's as long as the parts are longer than there are parts.
+**Bound.** That of a sum of one part's length, and one more rounding for every part but the first (`promise_split_k`):
+shorter chains make the error smaller than the unsplit sum's as long as the parts are longer than there are parts.
 
 **What the numbers mean.** The bits depend on the number of parts, which a caller would choose by the number of tiles:
 that is why this kernel is not invariant, and is only taken with `invariant=False` or by name.
@@ -22,13 +22,14 @@ import triton
 import triton.language as tl
 
 from tritongemm.configurations import Config
-from tritongemm.elements import element_of, empty_like, values_of
+from tritongemm.elements import ELEMENTS, element_named, element_of, empty_like, values_of
 from tritongemm.kernels.blocked import blocked_config, takes_blocked
 from tritongemm.kernels.finishing import finish
 from tritongemm.kernels.mainloop import sum_of_products
 from tritongemm.kernels.problems import Operands, launch
 from tritongemm.kernels.tiles import extent, tile_of, tiles_in
 from tritongemm.modes import Mode, canonical
+from tritongemm.promises import Promise, of_parts
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -157,6 +158,25 @@ def added_parts(mode: Mode, x: Array, y: Array, types: tuple[str, str], cuts: Se
             total = part if total is None else np.asarray(total + part)
     assert total is not None
     return canonical(np.asarray(total + total.dtype.type(0)))
+
+
+def promise_split_k(mode: Mode, K: int, a_dtype: str, config: Config) -> Promise:
+    """Bounds of the accumulator's error of `split_k` in a configuration.
+
+    Args:
+        mode: The precision mode.
+        K: Number of products.
+        a_dtype: Type of the operands.
+        config: The configuration.
+    """
+    parts, length = parts_of(K, config.splits, config.block_k)
+    return promise_in_parts(mode, min(K, length), parts, a_dtype)
+
+
+def promise_in_parts(mode: Mode, longest: int, parts: int, a_dtype: str) -> Promise:
+    """Bounds for sums that are cut into parts of at most `longest` products each."""
+    accumulator = ELEMENTS[element_named(a_dtype, "a_dtype").accumulator]
+    return of_parts(mode.promise(longest, a_dtype), parts, accumulator.format.unit_roundoff)
 
 
 def predict_split_k(mode: Mode, a: Any, b: Any, config: Config) -> Array:

@@ -6,8 +6,8 @@ program is summed as in `blocked`. Another is cut where a share ends; its parts 
 accumulator's type and added in ascending k by a second kernel, in the same order in every run: no atomics, no waiting.
 numfmt calls this order `stream_k(BLOCK_M, BLOCK_N, BLOCK_K, WORKERS, inner)`.
 
-**Bound.** A tile is cut into at most ceil(steps / share) + 1 parts: the mode's bound for the longest part, and one more
-rounding for every further part.
+**Bound.** A tile is cut into at most ceil(steps / share) + 1 parts: the mode's bound, and one more rounding for every
+further part (`promise_stream_k`).
 
 **What the numbers mean.** Where a sum is cut depends on M, N and the number of programs, so a row's bits depend on its
 neighbours: the kernel is not invariant and is taken by name or with `invariant=False` only.
@@ -30,9 +30,10 @@ from tritongemm.kernels.blocked import blocked_config, takes_blocked
 from tritongemm.kernels.epilogue import deliver
 from tritongemm.kernels.mainloop import sum_of_products
 from tritongemm.kernels.problems import LARGEST_INT32, Operands, launch
-from tritongemm.kernels.split_k import added_parts
+from tritongemm.kernels.split_k import added_parts, promise_in_parts
 from tritongemm.kernels.tiles import extent, tile_of, tiles_in
 from tritongemm.modes import Mode
+from tritongemm.promises import Promise
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -237,6 +238,23 @@ def stream_k_bits(operands: Operands, config: Config) -> str:
     if config.splits == 1 or (tiles % config.splits == 0):
         return ""
     return f"stream_k, {tiles} tiles of {steps} steps over {config.splits} programs"
+
+
+def promise_stream_k(mode: Mode, shape: tuple[int, int, int], a_dtype: str, config: Config) -> Promise:
+    """Bounds of the accumulator's error of `stream_k` in a configuration.
+
+    Args:
+        mode: The precision mode.
+        shape: (M, K, N).
+        a_dtype: Type of the operands.
+        config: The configuration.
+    """
+    M, K, N = shape
+    steps = -(-K // config.block_k)
+    share = max(1, -(-M // config.block_m) * -(-N // config.block_n) * steps // config.splits)
+    # A share that ends inside of a tile begins a part; a whole share fits between two ends.
+    parts = min(steps, -(-steps // share) + 1) if config.splits > 1 else 1
+    return promise_in_parts(mode, K, parts, a_dtype)
 
 
 def predict_stream_k(mode: Mode, a: Any, b: Any, config: Config) -> Array:
