@@ -128,7 +128,7 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
 
 def on_post_build(**_: Any) -> None:
     """Say how long the site took so far, and which pages the most; called by MkDocs after each language."""
-    slow = sorted(_spent.items(), key=lambda item: -item[1])[:40]
+    slow = sorted(_spent.items(), key=lambda item: -item[1])[:6]
     told = ", ".join(f"{page} {seconds:.1f} s" for page, seconds in slow)
     print(f"site_hooks: {time.perf_counter() - _started:.1f} s since the start of the build; most of it for {told}")
 
