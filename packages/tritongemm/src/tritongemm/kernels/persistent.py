@@ -118,6 +118,8 @@ def takes_persistent(operands: Operands, config: Config | None) -> bool:
     """Whether `persistent` computes a product: single matrices that TMA can read, with some k."""
     if operands.batch != 1 or len(operands.a.shape) != 2 or operands.K == 0 or operands.types[0] == "fp64":
         return False
+    if not _has_tma(operands):
+        return False
     if config is None and (operands.accumulates_by_fma or operands.M * operands.N < _LEAST_OUTPUTS):
         return False
     able = contiguous_axis(operands.a, "a") is not None and contiguous_axis(operands.b, "b") is not None
@@ -127,6 +129,13 @@ def takes_persistent(operands: Operands, config: Config | None) -> bool:
 def persistent_config(operands: Operands) -> Config:
     """A configuration that takes the product."""
     return blocked_config(operands).changed(kernel="persistent")
+
+
+def _has_tma(operands: Operands) -> bool:
+    """Whether the product is on a GPU that has the accelerator (Hopper and later), or on the CPU."""
+    if not is_cuda(operands.out):
+        return True
+    return bool(sys.modules["torch"].cuda.get_device_capability(operands.out.device)[0] >= 9)
 
 
 # Outputs for which it pays to make descriptors: as many tiles of 128 x 128 as a large GPU has multiprocessors.
