@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from lectures_reports import quick_report
 
 import numfmt_lectures
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.triton
 
 @pytest.fixture(scope="module")
 def report() -> numfmt_lectures.Report:
-    return numfmt_lectures.compute("another-order", quick=True)
+    return quick_report("another-order")
 
 
 def test_every_observation_holds_by_default(report: numfmt_lectures.Report) -> None:

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from lectures_reports import quick_report
 
 import numfmt_lectures
 from numfmt import FP4_E2M1, FP8_E4M3
@@ -18,7 +19,7 @@ NAME = "block-scales"
 
 @pytest.fixture(scope="module")
 def report() -> numfmt_lectures.Report:
-    return numfmt_lectures.compute(NAME, quick=True)
+    return quick_report(NAME)
 
 
 def test_every_observation_holds_by_default(report: numfmt_lectures.Report) -> None:

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from lectures_reports import quick_report
 
 import numfmt_lectures
 from numfmt import BF16, FP4_E2M1, FP8_E3M4, FP8_E4M3, FP8_E5M2, FP16, FP32, FP64, FloatFormat
@@ -17,7 +18,7 @@ from numfmt_lectures import numbers
 
 @pytest.fixture(scope="module")
 def report() -> numfmt_lectures.Report:
-    return numfmt_lectures.compute("numbers", quick=True)
+    return quick_report("numbers")
 
 
 def test_every_observation_holds_by_default(report: numfmt_lectures.Report) -> None:

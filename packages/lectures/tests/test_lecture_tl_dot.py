@@ -122,6 +122,7 @@ def test_a_planted_bit_is_noticed(planted: str, monkeypatch: pytest.MonkeyPatch)
     changed = f"{int(text[:8], 16) ^ 1:08x}" if planted == "one bit" else "00000000"
     found["dots"] = {**found["dots"], key: changed + text[8:]}
     monkeypatch.setattr(lecture, "results", lambda: found)
+    monkeypatch.setattr(lecture, "DOTS", recorded.DOTS[5:6])
     compared = lecture.compare()
     assert sum(c.outputs - c.reproduced for c in compared) == 1
     assert lecture.observe_recordings(compared)[0].holds is False

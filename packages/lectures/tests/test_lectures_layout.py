@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lectures_reports import quick_report
 
 import numfmt_lectures
 from numfmt_lectures import columns, render
 from numfmt_lectures.catalogue import Catalogue, load
-from numfmt_lectures.lecture import LECTURES
-from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Report, Series, Table
+from numfmt_lectures.lecture import LECTURES, find
+from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Report, Series, Table, ratio
 
 TEXTS = {
     "title": "T",
@@ -121,6 +125,60 @@ def test_every_lecture_is_data_in_every_language(name: str) -> None:
     # The figures are the same in every language.
     numbers = [[[v for v in row if isinstance(v, float)] for row in rows] for rows in texts]
     assert all(other == numbers[0] for other in numbers[1:])
+
+
+SMALL: dict[str, dict[str, object]] = {
+    "numbers": {"samples": 100},
+    "block-scales": {"rows": 4, "columns": 64, "outliers": 1},
+    "rounding-and-accumulation": {
+        "samples": 100,
+        "additions": 300,
+        "ones": 300,
+        "runs": 4,
+        "dots": 4,
+        "lengths": (64,),
+    },
+    "tl-dot": {"rows": 4, "depth": 128, "lengths": (32, 64)},
+    "fp32-from-parts": {"samples": 20, "rows": 3, "depth": 64, "lengths": (1, 32), "sums": (64,)},
+    "reproducibility": {"rows": 3, "depth": 256, "runs": 3, "orders": 3, "steps": 5, "width": 8},
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_lecture_is_deterministic_and_runs_at_small_sizes(name: str) -> None:
+    one, other = (numfmt_lectures.compute(name, quick=True, **SMALL[name]) for _ in range(2))
+    words = load(name, "en")
+    assert render.to_dict(one, words) == render.to_dict(other, words)
+    # What small sizes do not show is said, in every language.
+    for language in numfmt_lectures.LANGUAGES:
+        text = render.to_text(one, load(name, language))
+        said = load(name, language).text("premise_failed", said="").rstrip()
+        failed = [o for d in one.demonstrations for o in d.observations if not o.holds]
+        assert text.replace("\n  ", " ").count(said) == len(failed)
+
+
+@pytest.mark.parametrize("name", SMALL)
+@settings(max_examples=4, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_any_sizes_give_a_text_or_a_refusal_that_names_the_setting(name: str, data: st.DataObject) -> None:
+    sizes = st.sampled_from([1, 2, 3, 16, 32, 256])
+    fields = {f.name: f for f in dataclasses.fields(find(name).settings)}
+    chosen = {
+        key: data.draw(st.lists(sizes, min_size=1, max_size=3).map(tuple) if isinstance(f.default, tuple) else sizes)
+        for key, f in fields.items()
+    }
+    refusal, report = "", None
+    try:
+        report = numfmt_lectures.compute(name, quick=True, **chosen)
+    except numfmt_lectures.LectureError as refused:
+        refusal = str(refused)
+    assert report is not None or any(f"'{key}'" in refusal for key in fields)
+    for language in numfmt_lectures.LANGUAGES if report else ():
+        assert render.to_text(report, load(name, language))
+
+
+def test_a_ratio_exists_beside_nothing() -> None:
+    assert (ratio(3, 2), ratio(0, 2), ratio(0, 0), ratio(1, 0)) == (1.5, 0, 1, math.inf)
 
 
 @pytest.mark.parametrize("name", numfmt_lectures.names())

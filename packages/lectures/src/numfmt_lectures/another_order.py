@@ -256,6 +256,8 @@ def judges(settings: Settings) -> Demonstration:
     by_kappa = []
     for low, high in pairwise(cuts):
         inside = (kappa >= low) & (kappa <= high)
+        if not inside.any():  # few outputs
+            continue
         relative = [float(np.sqrt(np.mean(((p.bits - p.exact) / p.exact)[inside] ** 2))) for p in (lanes, serial)]
         by_kappa.append((float(low), float(high), *relative))
     kappa_columns = [Column("low", ".3g"), Column("high", ".3g"), Column("lanes", ".1e"), Column("serial", ".1e")]

@@ -18,6 +18,7 @@ from numfmt import BF16, FP4_E2M1, FP8_E4M3, FP32, FloatFormat
 from numfmt.blocks import BLOCK_FORMATS, MXFP4, NVFP4, BlockFormat
 from numfmt.elements import MXINT8_ELEMENT, FixedFormat
 from numfmt_lectures.lecture import Lecture
+from numfmt_lectures.names import LectureError
 from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Series, Table, Value
 
 __all__ = ["LECTURE", "Settings"]
@@ -42,6 +43,12 @@ class Settings:
     columns: int = 2048
     outliers: int = 8
     magnitude: int = 100
+
+    def __post_init__(self) -> None:
+        if self.columns % 32:
+            raise LectureError(f"setting 'columns' takes a multiple of 32, the longest block, not {self.columns}")
+        if self.outliers >= self.columns:
+            raise LectureError(f"setting 'outliers' takes less than 'columns' = {self.columns}, not {self.outliers}")
 
     @classmethod
     def quick(cls) -> Self:

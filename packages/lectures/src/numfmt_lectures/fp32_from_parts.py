@@ -31,7 +31,7 @@ from numfmt_lectures.parts import (
     split,
 )
 from numfmt_lectures.recorded import speed
-from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Series, Table, Value
+from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Series, Table, Value, ratio
 
 __all__ = ["LECTURE", "Settings"]
 
@@ -381,8 +381,8 @@ def observe_sums(found: Mapping[str, list[Errors]], lengths: Sequence[int], nois
                 "fp16": promoted["fp16"][-1].rms,
                 "bf16": promoted["bf16"][-1].rms,
                 "sgemm": base.rms,
-                "better": base.rms / promoted["fp16"][-1].rms,
-                "mended": chained["fp16"][-1].rms / promoted["fp16"][-1].rms,
+                "better": ratio(base.rms, promoted["fp16"][-1].rms),
+                "mended": ratio(chained["fp16"][-1].rms, promoted["fp16"][-1].rms),
             },
         ),
         Observation(
@@ -392,8 +392,8 @@ def observe_sums(found: Mapping[str, list[Errors]], lengths: Sequence[int], nois
             and all(line[-1].rms < 2 * line[0].rms for line in promoted.values()),
             {
                 "span": lengths[-1] / lengths[0],
-                "chained": chained["fp16"][-1].rms / chained["fp16"][0].rms,
-                "promoted": promoted["fp16"][-1].rms / promoted["fp16"][0].rms,
+                "chained": ratio(chained["fp16"][-1].rms, chained["fp16"][0].rms),
+                "promoted": ratio(promoted["fp16"][-1].rms, promoted["fp16"][0].rms),
             },
         ),
     ]
@@ -497,9 +497,9 @@ def observe_kinds(found: Sequence[Judged], limit: float, depth: int) -> list[Obs
     better = [j for j in found if max(j.fp16x3, j.bf16x6) <= j.sgemm]
     losing = [j for j in found if j.int8x6 > j.sgemm]
     refused = [j for j in found if j.estimate > limit]
-    worst = max(found, key=lambda j: j.int8x6 / j.sgemm)
-    gains = [j.sgemm / j.fp16x3 for j in found]
-    off = [max(j.estimate / j.int8x6, j.int8x6 / j.estimate) for j in found]
+    worst = max(found, key=lambda j: ratio(j.int8x6, j.sgemm))
+    gains = [ratio(j.sgemm, j.fp16x3) for j in found]
+    off = [max(ratio(j.estimate, j.int8x6), ratio(j.int8x6, j.estimate)) for j in found]
     return [
         Observation(
             "floats",
@@ -509,7 +509,11 @@ def observe_kinds(found: Sequence[Judged], limit: float, depth: int) -> list[Obs
         Observation(
             "digits",
             0 < len(losing) < len(found),
-            {"losing": [Label(j.kind) for j in losing], "worst": Label(worst.kind), "by": worst.int8x6 / worst.sgemm},
+            {
+                "losing": [Label(j.kind) for j in losing],
+                "worst": Label(worst.kind),
+                "by": ratio(worst.int8x6, worst.sgemm),
+            },
         ),
         Observation(
             "guard",

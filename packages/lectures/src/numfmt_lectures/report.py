@@ -6,10 +6,11 @@ in a table has one place where it is computed and none where it is copied.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Column", "Demonstration", "Figure", "Label", "Observation", "Report", "Series", "Table", "Value"]
+__all__ = ["Column", "Demonstration", "Figure", "Label", "Observation", "Report", "Series", "Table", "Value", "ratio"]
 
 
 @dataclass(frozen=True)
@@ -131,3 +132,10 @@ class Report:
             if demonstration.key == key:
                 return demonstration
         raise KeyError(f"{key!r}; lecture {self.lecture!r} has {[d.key for d in self.demonstrations]}")
+
+
+def ratio(one: float, other: float) -> float:
+    """How many times as large a figure is as another; infinite beside 0, and 1 if both are 0."""
+    if other:
+        return one / other
+    return math.inf if one else 1.0

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from numfmt import BF16, FP8_E4M3, FP16, FP32, FloatFormat, accumulate, condition_number, error_bound, exact_sum
 from numfmt_lectures.lecture import Lecture
-from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Series, Table, Value
+from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Series, Table, Value, ratio
 
 __all__ = ["ACC14", "LECTURE", "Settings"]
 
@@ -355,7 +355,7 @@ def observe_units(errors: Mapping[str, list[float]], lengths: tuple[int, ...], p
             {
                 "truncating": longest["acc14_truncating"],
                 "nearest": longest["acc14"],
-                "ratio": longest["acc14_truncating"] / longest["acc14"],
+                "ratio": ratio(longest["acc14_truncating"], longest["acc14"]),
                 "length": lengths[-1],
             },
         ),
@@ -371,13 +371,13 @@ def observe_units(errors: Mapping[str, list[float]], lengths: tuple[int, ...], p
                 "promotion": promotion,
                 "before": longest["acc14_truncating"],
                 "after": longest["acc14_truncating_promoted"],
-                "ratio": longest["acc14_truncating"] / longest["acc14_truncating_promoted"],
+                "ratio": ratio(longest["acc14_truncating"], longest["acc14_truncating_promoted"]),
             },
         ),
         Observation(
             "fp16_beats_bf16",
             longest["fp16"] < longest["bf16"],
-            {"fp16": longest["fp16"], "bf16": longest["bf16"], "ratio": longest["bf16"] / longest["fp16"]},
+            {"fp16": longest["fp16"], "bf16": longest["bf16"], "ratio": ratio(longest["bf16"], longest["fp16"])},
         ),
     ]
 
@@ -597,7 +597,7 @@ def measure_growth(settings: Settings) -> dict[str, Growth]:
     rng = np.random.default_rng(settings.seed + 2)
     rms: dict[str, list[float]] = {name: [] for name in WAYS}
     found = {}
-    for size in settings.sizes:
+    for number, size in enumerate(settings.sizes, 1):
         values = FP32.round(rng.random((settings.sums, size)))
         exact = np.asarray(exact_sum(values))
         unit = FP32.unit_roundoff * exact
@@ -605,7 +605,7 @@ def measure_growth(settings: Settings) -> dict[str, Growth]:
             total = accumulate(values, FP32, way.rounding, way.method, seed=settings.seed)
             error = np.abs(total - exact) / unit
             rms[name].append(float(np.sqrt((error**2).mean())))
-            if size != settings.sizes[-1]:
+            if number < len(settings.sizes):
                 continue
             sure = error_bound(values, FP32, way.rounding, way.method) / unit
             probable = error_bound(values, FP32, way.rounding, way.method, confidence=CONFIDENCE) / unit
@@ -635,7 +635,7 @@ def observe_growth(found: Mapping[str, Growth], sizes: Sequence[int], sums: int)
     """Whether biased errors grow like n, unbiased ones like its root, short trees and compensation hardly at all."""
     zero, nearest, chance = (found[name] for name in ("toward_zero", "nearest", "stochastic"))
     flat = [found[name] for name in ("pairwise", "kahan")]
-    loose = nearest.bound / nearest.largest
+    loose = ratio(nearest.bound, nearest.largest)
     beyond = sum(g.beyond for g in found.values() if g.probable is not None)
     tried = sums * sum(g.probable is not None for g in found.values())
     return [
@@ -647,7 +647,11 @@ def observe_growth(found: Mapping[str, Growth], sizes: Sequence[int], sums: int)
         Observation(
             "root",
             all(0.3 < g.exponent < 0.7 for g in (nearest, chance)),
-            {"nearest": nearest.exponent, "stochastic": chance.exponent, "ratio": chance.rms[-1] / nearest.rms[-1]},
+            {
+                "nearest": nearest.exponent,
+                "stochastic": chance.exponent,
+                "ratio": ratio(chance.rms[-1], nearest.rms[-1]),
+            },
         ),
         Observation(
             "flat",

@@ -19,7 +19,7 @@ from numfmt.matrix_units import Schedule, find_unit, matmul, promote, same_bits,
 from numfmt_lectures.lecture import Lecture
 from numfmt_lectures.names import LectureError
 from numfmt_lectures.recorded import DEPTH, DOTS, KEPT, PROBES, SIGNS, operands, probe_operands, results, words
-from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Series, Table, Value
+from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Series, Table, Value, ratio
 
 __all__ = ["LECTURE", "Settings"]
 
@@ -296,11 +296,11 @@ def observe_precisions(found: Mapping[str, Errors], noise: float) -> list[Observ
     """
     ieee, tf32, rounded = found["ieee"], found["tf32"], found["tf32_rounded"]
     return [
-        Observation("default", tf32.rms > 10 * ieee.rms, {"tf32": tf32.rms, "ratio": tf32.rms / ieee.rms}),
+        Observation("default", tf32.rms > 10 * ieee.rms, {"tf32": tf32.rms, "ratio": ratio(tf32.rms, ieee.rms)}),
         Observation(
             "truncation",
             tf32.lean < -0.5 and abs(rounded.lean) <= noise and rounded.rms < tf32.rms,
-            {"tf32": tf32.lean, "rounded": rounded.lean, "ratio": tf32.rms / rounded.rms, "noise": noise},
+            {"tf32": tf32.lean, "rounded": rounded.lean, "ratio": ratio(tf32.rms, rounded.rms), "noise": noise},
         ),
         Observation(
             "splits",
@@ -352,7 +352,7 @@ def observe_accumulators(found: Mapping[str, Sequence[Errors]], lengths: Sequenc
     unit, chain = found["unit_positive"], found["chain_positive"]
     mixed = found["unit"][0].rms, found["chain"][0].rms
     span = lengths[-1] / lengths[0]
-    growth = unit[-1].rms / unit[0].rms
+    growth = ratio(unit[-1].rms, unit[0].rms)
     return [
         Observation("short", mixed[0] < mixed[1], {"length": lengths[0], "unit": mixed[0], "chain": mixed[1]}),
         Observation(
@@ -363,7 +363,7 @@ def observe_accumulators(found: Mapping[str, Sequence[Errors]], lengths: Sequenc
         Observation(
             "growth",
             len(lengths) > 1 and growth > 2 * math.sqrt(span),
-            {"growth": growth, "span": span, "chain": chain[-1].rms / chain[0].rms},
+            {"growth": growth, "span": span, "chain": ratio(chain[-1].rms, chain[0].rms)},
         ),
     ]
 
@@ -456,7 +456,7 @@ def observe_spellings(found: Mapping[str, Spelling]) -> list[Observation]:
         Observation(
             "forms",
             plus.error < fast.error and found["imprecise_128"].twin == "plus_128",
-            {"fast": fast.error, "plus": plus.error, "ratio": fast.error / plus.error},
+            {"fast": fast.error, "plus": plus.error, "ratio": ratio(fast.error, plus.error)},
         ),
         Observation(
             "block_k",
@@ -466,7 +466,7 @@ def observe_spellings(found: Mapping[str, Spelling]) -> list[Observation]:
         Observation(
             "small_tile",
             small.twin is None and small.error < fast.error,
-            {"small": small.error, "fast": fast.error, "ratio": fast.error / small.error},
+            {"small": small.error, "fast": fast.error, "ratio": ratio(fast.error, small.error)},
         ),
         Observation("signs", fast.both < fast.error, {"both": fast.both, "positive": fast.error}),
     ]
