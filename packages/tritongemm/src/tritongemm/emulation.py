@@ -78,8 +78,8 @@ class Split:
     Attributes:
         parts: The parts, most significant first: float16 or int8 arrays of the operand's shape.
         exponents: int32 per row: the power of two that sums are multiplied by.
-        energy: int64 per row of int8 parts: sum of squares of the scaled integers without their low eight bits; 2**62
-            for rows of zeros. None for fp16.
+        energy: int64 per row of int8 parts: sum of squares of the scaled integers' upper nine bits; 2**62 for rows of
+            zeros. None for fp16.
         small: Numbers per row that are too small for full accuracy.
         special: Rows that hold Inf or NaN.
     """
@@ -124,7 +124,7 @@ def split_int8(x: Array) -> Split:
     middle = ((rest + 128) & 255) - 128
     tiny = ((np.abs(v) < 0.5) & (finite != 0)).sum(1, dtype=np.int32)
     digits = tuple(d.astype(np.int8) for d in ((rest - middle) >> 8, middle, low))
-    return Split(digits, 8 - shift, _energy(q >> 8, finite), tiny, special)
+    return Split(digits, 8 - shift, _energy((rest + 64) >> 7, finite), tiny, special)
 
 
 def _finite(x: Array, limit: float) -> tuple[Array, Array]:
@@ -192,8 +192,8 @@ def int8x6_limits(K: int) -> Limits:
         if budget <= 0 or K > 1 << 20:
             return -1
         x = (-1 / 6 + math.sqrt(1 / 36 + 4 * _DROPPED * budget)) / (2 * _DROPPED)
-        # rms² of q is 2**16·energy/K.
-        return min(int(x * 2.0**16 * _INVERSE), 2**62)
+        # rms² of q is 2**30·energy/K.
+        return min(int(x * 2.0**30 * _INVERSE), 2**62)
 
     return Limits(_MOST_INT32, largest_inverse(4.0), largest_inverse(1.0), IEEE)
 
@@ -217,7 +217,8 @@ def verdict(a: Split, b: Split, K: int, limits: Limits) -> int:
             kept &= int(inverse.sum()) // max(1, inverse.size) <= limits.mean_inverse
     if kept:
         return KEEP
-    return IEEE if least < least_exponent("fp16") else limits.otherwise
+    below = limits.otherwise == BF16X6 and least < least_exponent("fp16")
+    return IEEE if below else limits.otherwise
 
 
 def least_exponent(kind: str) -> int:
@@ -334,7 +335,28 @@ class Int8x6:
         return _widest(self.kept(K), _mode("ieee").promise(K, "fp32"))
 
 
-FP16X3, INT8X6 = Fp16x3(), Int8x6()
+class Auto:
+    """The arithmetic of mode `auto`: the fastest of int8x6, fp16x3, bf16x6 and ieee whose expected error is no worse
+    than that of a serial fp32 sum."""
+
+    def predict(self, a: Array, b: Array, types: tuple[str, str] = ("fp32", "fp32")) -> Array:
+        """The accumulator's bits on an H200; arguments as `Fp16x3.predict`'s."""
+        K = a.shape[1]
+        if K < LEAST_FP16_K:
+            return _serial(a, b) + np.float32(0)
+        if verdict(split_int8(a), split_int8(b.T), K, int8x6_limits(K)) == KEEP:
+            return INT8X6.predict(a, b, guard=False)
+        return FP16X3.predict(a, b)
+
+    def promise(self, K: int, types: tuple[str, str] = ("fp32", "fp32")) -> Promise:
+        """The bounds whatever is chosen."""
+        if K < LEAST_FP16_K:
+            promise: Promise = _mode("ieee").promise(K, "fp32")
+            return promise
+        return _widest(INT8X6.kept(K), FP16X3.promise(K))
+
+
+FP16X3, INT8X6, AUTO = Fp16x3(), Int8x6(), Auto()
 
 
 # ------------------------------------------------------------------------------------------------- what the guard did
@@ -345,7 +367,8 @@ class Outcome:
     Attributes:
         requested: The mode that was asked for.
         facts: Per product of the batch, four int32 numbers: verdict, whether a row or column holds Inf or NaN, most
-            small numbers in a row of A, in a column of B. On the GPU that computed it.
+            small numbers in a row of A, in a column of B; for `auto` those of int8x6, then those of fp16x3. On the GPU
+            that computed it.
     """
 
     requested: str
@@ -354,13 +377,19 @@ class Outcome:
     @property
     def modes(self) -> tuple[str, ...]:
         """The mode each product was computed in."""
-        codes = [int(f[0]) for f in self.facts]
-        return tuple(self.requested if code == KEEP else VERDICTS[code] for code in codes)
+        return tuple(self._mode_of([int(n) for n in f]) for f in self.facts)
+
+    def _mode_of(self, facts: list[int]) -> str:
+        if self.requested != "auto":
+            return self.requested if facts[0] == KEEP else VERDICTS[facts[0]]
+        if facts[0] == KEEP:
+            return "int8x6"
+        return "fp16x3" if facts[4] == KEEP else VERDICTS[facts[4]]
 
     @property
     def specials(self) -> tuple[bool, ...]:
         """Whether rows or columns with Inf or NaN were computed in fp32 arithmetic."""
-        return tuple(bool(f[1]) for f in self.facts)
+        return tuple(bool(f[1]) or (len(f) > 4 and int(f[0]) != KEEP and bool(f[5])) for f in self.facts)
 
     def __str__(self) -> str:
         done = ", ".join(dict.fromkeys(self.modes))
@@ -504,7 +533,7 @@ def _widest(kept: Promise, *others: Promise) -> Promise:
         max(p.probabilistic for p in every),
         f"{kept.order}; where the guard says so, {' or '.join(p.order for p in others)}",
         subnormal=max(p.subnormal for p in every),
-        scaled=kept.scaled,
+        scaled=max(p.scaled for p in every),
         largest=min(p.largest for p in every),
     )
 

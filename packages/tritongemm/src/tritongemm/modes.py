@@ -406,6 +406,12 @@ MODES: dict[str, Mode] = _table(
         "fp32 operands in three int8 digits, six products, exact integer sums: the same bits on any device.",
         {"fp32": Elsewhere(module=_EMULATION, name="INT8X6")},
     ),
+    Mode(
+        "auto",
+        "fp32 operands: the fastest of int8x6, fp16x3, bf16x6 and ieee whose expected error for these numbers is no "
+        "worse than that of a serial fp32 sum.",
+        {"fp32": Elsewhere(module=_EMULATION, name="AUTO")},
+    ),
     Mode("fast", "fp8 products in the tensor core's 14-bit accumulator, for all of K.", _fp8(None)),
     Mode("promote32", "fp8 products, added to an fp32 sum every 32.", _fp8(32)),
     Mode("promote64", "fp8 products, added to an fp32 sum every 64.", _fp8(64)),

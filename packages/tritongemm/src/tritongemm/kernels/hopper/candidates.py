@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tritongemm.configurations import Config
+from tritongemm.emulation import LEAST_FP16_K
 from tritongemm.kernels.problems import Operands
 from tritongemm.matrices import is_cuda
 
-EMULATED = ("fp16x3", "int8x6", "bf16x6")
+EMULATED = ("fp16x3", "int8x6", "bf16x6", "auto")
 # Below this, splitting costs more than a kernel that splits on the fly.
 _LEAST_SPLIT_WORK = 1 << 30
 
@@ -50,6 +51,8 @@ def _takes_emulated(operands: Operands, config: Config | None) -> bool:
         return False
     if str(operands.out.dtype) == "torch.float64" or operands.epilogue.scale_a is not None:
         return False
+    if operands.mode.name == "auto" and operands.K < LEAST_FP16_K:
+        return False
     return operands.mode.name != "bf16x6" or operands.M * operands.N * operands.K >= _LEAST_SPLIT_WORK
 
 
@@ -62,7 +65,7 @@ def _emulated(operands: Operands, config: Config) -> None:
 def _configure_emulated(operands: Operands) -> Config:
     from tritongemm.kernels.hopper.emulated import EMULATIONS
 
-    shape = EMULATIONS[operands.mode.name].shape
+    shape = EMULATIONS[operands.mode.name if operands.mode.name in EMULATIONS else "fp16x3"].shape
     return Config(
         kernel="emulated", block_m=shape.block_m, block_n=shape.block_n, block_k=shape.block_k,
         group_m=shape.group_m, stages=shape.stages, ctas=shape.ctas,

@@ -23,7 +23,7 @@ from tritongemm import emulation
 from tritongemm.elements import strides_of
 from tritongemm.emulation import Limits
 from tritongemm.kernels.epilogue import Epilogue
-from tritongemm.kernels.hopper.guarding import rescue_kernel, verdict_kernel
+from tritongemm.kernels.hopper.guarding import LEAVE, rescue_kernel, verdict_kernel
 from tritongemm.kernels.hopper.launching import Gate, Scales, Shape, launch
 from tritongemm.kernels.hopper.matrices import multiprocessors
 from tritongemm.kernels.hopper.parts import Parts, split
@@ -87,41 +87,61 @@ def multiply(
         a: (M, K) fp32 CUDA tensor of any strides.
         b: (K, N) fp32 CUDA tensor of any strides.
         out: (M, N) tensor with contiguous rows.
-        mode: A name of `EMULATIONS`.
+        mode: A name of `EMULATIONS`, or "auto": int8x6 if its guard lets it pass, else fp16x3 with its guard.
         epilogue: What happens to the sums.
         left: a's parts, if they exist already.
         right: Parts of b's transpose, if they exist already.
         guard: Whether the guard may choose another mode.
-        shape: How to cut the product; the mode's own if not given.
+        shape: How to cut the product; the mode's own if not given (not for "auto").
 
     Returns:
         int32 tensor of four on the GPU: what was decided (see `emulation.VERDICTS`), whether some row or column holds
-        Inf or NaN, and the most small numbers of a row of A and of a column of B.
+        Inf or NaN, and the most small numbers of a row of A and of a column of B. For "auto" eight: those of int8x6,
+        then those of fp16x3.
     """
     torch = sys.modules["torch"]
-    plan = EMULATIONS[mode]
     epilogue = Epilogue() if epilogue is None else epilogue
-    M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
     if epilogue.reads_c and epilogue.c.data_ptr() == out.data_ptr():
         # Outputs may be computed twice: the second time C must still be there.
         epilogue = replace(epilogue, c=epilogue.c.clone())
-    left = split(a, plan.kind) if left is None else left
-    right = split(b.t(), plan.kind) if right is None else right
-    facts = torch.empty(4, dtype=torch.int32, device=out.device)
-    guarded = guard and plan.limits is not None
-    limits = plan.limits(K) if guarded else Limits(2**31 - 1, None, None, emulation.KEEP)
+    if mode != "auto":
+        plan = EMULATIONS[mode]
+        facts = torch.empty(4, dtype=torch.int32, device=out.device)
+        limits = plan.limits(int(a.shape[1])) if guard and plan.limits is not None else None
+        _guarded(a, b, out, plan, epilogue, facts, limits, left, right, None, shape or plan.shape)
+        return facts
+    facts = torch.empty(8, dtype=torch.int32, device=out.device)
+    first, second = EMULATIONS["int8x6"], EMULATIONS["fp16x3"]
+    K = int(a.shape[1])
+    _guarded(
+        a, b, out, first, epilogue, facts[:4], replace(first.limits(K), otherwise=LEAVE), None, None, None, first.shape
+    )
+    _guarded(a, b, out, second, epilogue, facts[4:], second.limits(K), None, None, facts, second.shape)
+    return facts
+
+
+_NO_LIMITS = Limits(2**31 - 1, None, None, emulation.KEEP)
+
+
+def _guarded(
+    a: Any, b: Any, out: Any, plan: Emulation, epilogue: Epilogue, facts: Any, limits: Limits | None,
+    left: Parts | None, right: Parts | None, unless: Any, shape: Shape,
+) -> None:  # fmt: skip
+    """Splits, decides, multiplies, rescues; all but the launches themselves only if `unless` does not hold KEEP."""
+    M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
+    left = split(a, plan.kind, unless) if left is None else left
+    right = split(b.t(), plan.kind, unless) if right is None else right
+    allowed = _NO_LIMITS if limits is None else limits
     launch_kernel(
         verdict_kernel, (1,), left.exponents, left.energy, left.small, right.exponents, right.energy, right.small,
-        facts, M, N, K, limits.most_small, limits.worst_inverse or 0, limits.mean_inverse or 0,
-        emulation.least_exponent("fp16") if plan.kind != "bf16" else -(2**31),
-        OTHERWISE=limits.otherwise, ENERGY=limits.worst_inverse is not None,
+        facts, M, N, K, allowed.most_small, allowed.worst_inverse or 0, allowed.mean_inverse or 0,
+        emulation.least_exponent("fp16"), facts if unless is None else unless, OTHERWISE=allowed.otherwise,
+        ENERGY=allowed.worst_inverse is not None, GATED=unless is not None,
         BLOCK=min(8192, triton.next_power_of_2(max(M, N))), num_warps=32,
     )  # fmt: skip
-    _multiply_parts(
-        left, right, out, shape or plan.shape, K, epilogue, plan, Gate(facts, emulation.KEEP) if guarded else None
-    )
-    _rescue(a, b, out, epilogue, facts, left, right, guarded)
-    return facts
+    gate = None if limits is None else Gate(facts, emulation.KEEP)
+    _multiply_parts(left, right, out, shape, K, epilogue, plan, gate)
+    _rescue(a, b, out, epilogue, facts, left, right, limits is not None)
 
 
 def _multiply_parts(

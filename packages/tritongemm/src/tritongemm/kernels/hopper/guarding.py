@@ -16,10 +16,11 @@ from tritongemm.kernels.hopper.splitting import _ROW_OF_ZEROS, _SPECIAL
 from tritongemm.kernels.mainloop import sum_of_products
 from tritongemm.kernels.tiles import extent, tile_of, tiles_in
 
-KEEP, BF16X6, IEEE = 0, 1, 2
-"""Verdicts: the emulated product stands; computed again as bf16x6; computed again with fp32 arithmetic."""
+KEEP, BF16X6, IEEE, LEAVE = 0, 1, 2, 3
+"""Verdicts: the emulated product stands; it is computed again as bf16x6, or with fp32 arithmetic; or it is another
+launch's business."""
 
-_KEEP, _BF16X6, _IEEE = tl.constexpr(KEEP), tl.constexpr(BF16X6), tl.constexpr(IEEE)
+_KEEP, _BF16X6, _IEEE, _LEAVE = (tl.constexpr(code) for code in (KEEP, BF16X6, IEEE, LEAVE))
 
 
 @triton.jit
@@ -56,8 +57,8 @@ def side_facts(exponents_ptr, energy_ptr, small_ptr, R, K, BLOCK: tl.constexpr, 
 @triton.jit
 def verdict_kernel(
     exponents_a, energy_a, small_a, exponents_b, energy_b, small_b, verdict_ptr, M, N, K,
-    most_small, worst_inverse, mean_inverse, least_exponent, OTHERWISE: tl.constexpr, ENERGY: tl.constexpr,
-    BLOCK: tl.constexpr,
+    most_small, worst_inverse, mean_inverse, least_exponent, gate_ptr, OTHERWISE: tl.constexpr, ENERGY: tl.constexpr,
+    GATED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """verdict[0]: what to do; [1]: whether some row or column is special; [2], [3]: most small numbers of a row of A,
     of a column of B.
@@ -67,16 +68,24 @@ def verdict_kernel(
         worst_inverse: Largest inverse energy of a row.
         mean_inverse: Largest mean of inverse energies.
         least_exponent: Exponent of the smallest row that bf16 parts hold without loss.
-        OTHERWISE: Verdict if something is beyond its limit; BF16X6 becomes IEEE for rows below `least_exponent`.
+        OTHERWISE: Verdict if something is beyond its limit; BF16X6 becomes IEEE for rows below
+            `least_exponent`.
         ENERGY: Whether energies count.
+        GATED: If gate_ptr holds KEEP, the product stands already and the verdict is LEAVE.
     """
+    if GATED:
+        if tl.load(gate_ptr) == _KEEP:
+            tl.store(verdict_ptr, _LEAVE)
+            return
     sa, xa, ea, wa, ta = side_facts(exponents_a, energy_a, small_a, M, K, BLOCK, ENERGY)
     sb, xb, eb, wb, tb = side_facts(exponents_b, energy_b, small_b, N, K, BLOCK, ENERGY)
     kept = tl.maximum(sa, sb) <= most_small
     if ENERGY:
         kept = kept & (tl.maximum(wa, wb) <= worst_inverse)
         kept = kept & (ta // M <= mean_inverse) & (tb // N <= mean_inverse)
-    otherwise = tl.where(tl.minimum(ea, eb) < least_exponent, _IEEE, OTHERWISE)
+    otherwise = OTHERWISE
+    if OTHERWISE == _BF16X6:
+        otherwise = tl.where(tl.minimum(ea, eb) < least_exponent, _IEEE, OTHERWISE)
     tl.store(verdict_ptr, tl.where(kept, _KEEP, otherwise))
     tl.store(verdict_ptr + 1, xa | xb)
     tl.store(verdict_ptr + 2, sa)
@@ -95,7 +104,8 @@ def rescue_kernel(
     if GUARDED:
         verdict = tl.load(verdict_ptr)
     special = tl.load(verdict_ptr + 1)
-    tiles = tl.where((verdict != _KEEP) | (special != 0), tiles_in(M, N, BLOCK_M, BLOCK_N), 0)
+    asked = (verdict != _LEAVE) & ((verdict != _KEEP) | (special != 0))
+    tiles = tl.where(asked, tiles_in(M, N, BLOCK_M, BLOCK_N), 0)
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
         tile_m, tile_n = tile_of(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         m, live_m = extent(tile_m, M, BLOCK_M, WIDE)

@@ -42,12 +42,13 @@ class Parts:
     small: Any
 
 
-def split(x: Any, kind: str) -> Parts:
+def split(x: Any, kind: str, unless: Any = None) -> Parts:
     """The parts of a matrix's rows.
 
     Args:
         x: (R, K) fp32 CUDA tensor of any strides; B is passed as its transpose.
         kind: "fp16", "int8" or "bf16".
+        unless: int32 tensor; nothing is cut if it holds 0, the verdict that a product stands already.
 
     Returns:
         The parts.
@@ -64,25 +65,26 @@ def split(x: Any, kind: str) -> Parts:
     energy, exponents, small, largest = (
         facts[: 2 * R].view(torch.int64), facts[2 * R : 3 * R], facts[3 * R : 4 * R], facts[4 * R :],
     )  # fmt: skip
-    strides = (x.stride(0), x.stride(1))
+    strides = (x.stride(0), x.stride(1), facts if unless is None else unless)
     if beside:
         if kind != "bf16":
-            repeat = max(1, min(8, K // 512))
+            repeat = max(1, min(4, K // 512))
             grid = (triton.cdiv(R, 128), triton.cdiv(K, 32 * repeat))
             launch(
                 column_facts_kernel, grid, x, largest, small, R, K, *strides,
-                KIND=kind, BLOCK_R=128, BLOCK_K=32, REPEAT=repeat, num_warps=4,
+                KIND=kind, BLOCK_R=128, BLOCK_K=32, REPEAT=repeat, GATED=unless is not None, num_warps=4,
             )  # fmt: skip
         launch(
             split_columns_kernel, (triton.cdiv(R, _TILE_R), triton.cdiv(pitch, _TILE_K)), x, largest, data, exponents,
             energy, small, R, K, pitch, rows * pitch, *strides,
-            KIND=kind, BLOCK_R=_TILE_R, BLOCK_K=_TILE_K, num_warps=8, enable_fp_fusion=True,
+            KIND=kind, BLOCK_R=_TILE_R, BLOCK_K=_TILE_K, GATED=unless is not None, num_warps=8, enable_fp_fusion=True,
         )  # fmt: skip
     else:
         resident = pitch <= _LONGEST_RESIDENT
         block = triton.next_power_of_2(pitch) if resident else 8192
         launch(
             split_rows_kernel, (R,), x, data, exponents, energy, small, K, pitch, rows * pitch, *strides,
-            KIND=kind, BLOCK=block, RESIDENT=resident, num_warps=max(1, min(16, block // 1024)), enable_fp_fusion=True,
+            KIND=kind, BLOCK=block, RESIDENT=resident, GATED=unless is not None,
+            num_warps=max(1, min(16, block // 1024)), enable_fp_fusion=True,
         )  # fmt: skip
     return Parts(kind, data, rows, R, K, exponents, energy, small)

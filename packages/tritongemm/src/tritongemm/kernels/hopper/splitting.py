@@ -9,9 +9,9 @@ row lies in [2**14, 2**15) (fp16), or so that it is at most 8355711 = 127·2**16
 Powers of two lose nothing, whatever the row's size: subnormal rows are scaled up exactly. bf16 parts are not scaled.
 
 **Facts.** In the same pass every row gets what the guard wants to know, in integers, so that no order of adding can
-change a decision: the exponent -s, the sum of squares of the row's scaled integers (int8), how many of its numbers are
-too small for full accuracy, and whether it holds Inf or NaN. Numbers that are not finite become zeros in the parts; the
-outputs they belong to are computed again with fp32 arithmetic (`rescue`).
+change a decision: the exponent -s, the sum of squares of the row's scaled integers in nine bits (int8), how many of its
+numbers are too small for full accuracy, and whether it holds Inf or NaN. Numbers that are not finite become zeros in
+the parts; the outputs they belong to are computed again with fp32 arithmetic (`rescue`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import triton.language as tl
 KINDS = {"fp16": 2, "int8": 3, "bf16": 3}
 """Kinds of parts, and how many of them."""
 
-_MAGIC = tl.constexpr(12582912.0)  # 1.5·2**23: adding and subtracting it rounds |v| < 2**22 to an integer
+_MAGIC = tl.constexpr(12582912.0)  # 1.5·2**23
+_MAGIC_BITS = tl.constexpr(0x4B400000)
 _MOST_DIGITS = tl.constexpr(8355711)
 _LARGEST_BF16 = tl.constexpr(3.3895313892515355e38)
 _SPECIAL = tl.constexpr(1 << 30)
@@ -62,11 +63,22 @@ def finite_part(x, KIND: tl.constexpr):
 
 
 @triton.jit
-def integer_of(v):
-    """fp32 |v| < 2**23 to the nearest integer, ties to even: an addition that pushes the fraction out of 24 bits."""
-    size = tl.abs(v)
-    size = tl.where(size < 4194304.0, (size + _MAGIC) - _MAGIC, (size + 8388608.0) - 8388608.0)
-    return tl.where(v < 0, -size, size).to(tl.int32)
+def nearest_integer(v):
+    """fp32 |v| <= 2**22 to the nearest integer, ties to even, as fp32 and as int32.
+
+    Adding 1.5·2**23 pushes the fraction out of the 24 bits; the integer is then in the low bits of the sum.
+    """
+    pushed = v + _MAGIC
+    return pushed - _MAGIC, pushed.to(tl.int32, bitcast=True) - _MAGIC_BITS
+
+
+@triton.jit
+def digits_of(v):
+    """The nearest integer of fp32 |v| < 2**23, ties to even, as upper·256 + low with low in [-128, 127]."""
+    high, upper = nearest_integer(v * 0.00390625)
+    _, low = nearest_integer(v - high * 256.0)  # exact: at most 128 is left
+    carry = (low + 128) >> 8
+    return upper + carry, low - (carry << 8)
 
 
 @triton.jit
@@ -76,8 +88,9 @@ def shift_for(largest, KIND: tl.constexpr):
         return 14 - exponent_of(largest)
     elif KIND == "int8":
         shift = 22 - exponent_of(largest)
+        upper, low = digits_of(times_power(largest, shift))
         # 2**23 - 1 in three signed bytes needs one more bit at the top than there is.
-        return tl.where(integer_of(times_power(largest, shift)) > _MOST_DIGITS, shift - 1, shift)
+        return tl.where(upper * 256 + low > _MOST_DIGITS, shift - 1, shift)
     else:
         return (largest != largest).to(tl.int32)  # 0 in largest's shape
 
@@ -93,7 +106,8 @@ def store_parts(x, shift, at, part, live, KIND: tl.constexpr):
     """Stores the parts of finite numbers x of one row (or, with shift broadcast, several).
 
     Returns:
-        The numbers' scaled integers, for sums of squares, and where a number is too small for full accuracy.
+        The numbers' scaled integers in nine bits (int8), of which 32768 squares fit into 31 bits, and where a number is
+        too small for full accuracy.
     """
     if KIND == "fp16":
         v = times_power(x, shift)
@@ -101,17 +115,15 @@ def store_parts(x, shift, at, part, live, KIND: tl.constexpr):
         tl.store(at, high, mask=live)
         tl.store(at + part, (v - high.to(tl.float32)).to(tl.float16), mask=live)
         # Below 2**-3 the lower part is subnormal.
-        return v.to(tl.int32), (tl.abs(v) < 0.125) & (x != 0)
+        return shift, (tl.abs(v) < 0.125) & (x != 0)
     elif KIND == "int8":
         v = times_power(x, shift)
-        q = integer_of(v)
-        low = ((q + 128) & 255) - 128
-        rest = (q - low) >> 8
-        middle = ((rest + 128) & 255) - 128
-        tl.store(at, ((rest - middle) >> 8).to(tl.int8), mask=live)
+        upper, low = digits_of(v)
+        middle = ((upper + 128) & 255) - 128
+        tl.store(at, ((upper - middle) >> 8).to(tl.int8), mask=live)
         tl.store(at + part, middle.to(tl.int8), mask=live)
         tl.store(at + 2 * part, low.to(tl.int8), mask=live)
-        return q >> 8, (tl.abs(v) < 0.5) & (x != 0)
+        return (upper + 64) >> 7, (tl.abs(v) < 0.5) & (x != 0)
     else:
         high = x.to(tl.bfloat16)
         rest = x - high.to(tl.float32)
@@ -119,14 +131,7 @@ def store_parts(x, shift, at, part, live, KIND: tl.constexpr):
         tl.store(at, high, mask=live)
         tl.store(at + part, middle, mask=live)
         tl.store(at + 2 * part, (rest - middle.to(tl.float32)).to(tl.bfloat16), mask=live)
-        return tl.zeros_like(x).to(tl.int32), x != x
-
-
-@triton.jit
-def squares(integers):
-    """Their squares in 64 bits."""
-    wide = integers.to(tl.int64)
-    return wide * wide
+        return shift, x != x
 
 
 @triton.jit
@@ -141,11 +146,19 @@ def split_rows_kernel(
     part,
     stride_r,
     stride_k,
+    gate_ptr,
     KIND: tl.constexpr,
     BLOCK: tl.constexpr,
     RESIDENT: tl.constexpr,
+    GATED: tl.constexpr,
 ):
-    """One row per program. RESIDENT: BLOCK holds a whole row, which is read once; otherwise it is read twice."""
+    """One row per program. RESIDENT: BLOCK holds a whole row, which is read once; otherwise it is read twice.
+
+    GATED: nothing is done if gate_ptr holds 0, the verdict that the product stands already.
+    """
+    if GATED:
+        if tl.load(gate_ptr) == 0:
+            return
     row = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BLOCK)
     x_ptr += row * stride_r
@@ -158,7 +171,7 @@ def split_rows_kernel(
         shift = shift_for(largest, KIND)
         integers, small = store_parts(x, shift, at + k, part, k < pitch, KIND)
         if KIND == "int8":
-            energy = tl.sum(squares(integers), 0)
+            energy = tl.sum(integers * integers, 0).to(tl.int64)
         smalls = tl.sum(small.to(tl.int32), 0)
     else:
         running = tl.zeros((BLOCK,), tl.float32)
@@ -180,7 +193,7 @@ def split_rows_kernel(
             x, special = finite_part(raw, KIND)
             integers, small = store_parts(x, shift, at + depth, part, depth < pitch, KIND)
             if KIND == "int8":
-                sums += squares(integers)
+                sums += (integers * integers).to(tl.int64)
             counts += small.to(tl.int32)
         if KIND == "int8":
             energy = tl.sum(sums, 0)
@@ -193,18 +206,21 @@ def split_rows_kernel(
 
 @triton.jit
 def column_facts_kernel(
-    x_ptr, largest_ptr, small_ptr, R, K, stride_r, stride_k, KIND: tl.constexpr, BLOCK_R: tl.constexpr,
-    BLOCK_K: tl.constexpr, REPEAT: tl.constexpr,
+    x_ptr, largest_ptr, small_ptr, R, K, stride_r, stride_k, gate_ptr, KIND: tl.constexpr, BLOCK_R: tl.constexpr,
+    BLOCK_K: tl.constexpr, REPEAT: tl.constexpr, GATED: tl.constexpr,
 ):  # fmt: skip
     """The largest finite magnitude of every row, and whether it holds others, for rows that lie side by side.
 
     Both arrays begin as zeros; magnitudes are compared as the integers that their bits are.
     """
+    if GATED:
+        if tl.load(gate_ptr) == 0:
+            return
     r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     k = tl.program_id(1) * (BLOCK_K * REPEAT) + tl.arange(0, BLOCK_K)
     running = tl.zeros((BLOCK_K, BLOCK_R), tl.float32)
     found = tl.zeros((BLOCK_K, BLOCK_R), tl.int32)
-    for _ in range(REPEAT):
+    for _ in tl.static_range(REPEAT):
         at = x_ptr + k.to(tl.int64)[:, None] * stride_k + r.to(tl.int64)[None, :] * stride_r
         x, special = finite_part(tl.load(at, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0), KIND)
         running = tl.maximum(running, tl.abs(x))
@@ -218,12 +234,15 @@ def column_facts_kernel(
 @triton.jit
 def split_columns_kernel(
     x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, R, K, pitch, part, stride_r, stride_k,
-    KIND: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr,
+    gate_ptr, KIND: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr, GATED: tl.constexpr,
 ):  # fmt: skip
     """Cuts rows that lie side by side, transposing them on the way; atomics add up energies and counts of a row.
 
     Integers are exact in any order. Energies begin as zeros.
     """
+    if GATED:
+        if tl.load(gate_ptr) == 0:
+            return
     r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     from_x = x_ptr + k.to(tl.int64)[:, None] * stride_k + r.to(tl.int64)[None, :] * stride_r
@@ -241,7 +260,7 @@ def split_columns_kernel(
         tl.atomic_or(small_ptr + r, specials * _SPECIAL, mask=(r < R) & (specials > 0), sem="relaxed")
     else:
         if KIND == "int8":
-            tl.atomic_add(energy_ptr + r, tl.sum(squares(integers), 1), mask=r < R, sem="relaxed")
+            tl.atomic_add(energy_ptr + r, tl.sum(integers * integers, 1).to(tl.int64), mask=r < R, sem="relaxed")
         smalls = tl.sum(small.to(tl.int32), 1)
         tl.atomic_add(small_ptr + r, smalls, mask=(r < R) & (smalls > 0), sem="relaxed")
     if (KIND != "bf16") & (tl.program_id(1) == 0):

@@ -1,0 +1,127 @@
+"""The Gluon kernels compile for a Hopper GPU without one: matrix instructions there, nothing spilled."""
+
+import re
+import subprocess
+
+import pytest
+
+triton = pytest.importorskip("triton")
+pytestmark = [
+    pytest.mark.triton,
+    pytest.mark.skipif(
+        tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9), reason="the kernels need Triton 3.9"
+    ),
+]
+
+# order, operands, result, instruction, shape of the launch, constants
+CASES = {
+    "bf16": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"BUFFERS": 2, "HALVINGS": 1}),
+    "bf16, B along n": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"B_NK": False, "HALVINGS": 1}),
+    "one warpgroup": ("chained", "bf16", "bf16", "HGMMA", (64, 32, 128, 8, 1, 1, 1), {"HALVINGS": 0}),
+    "promoted": ("promoted_pairs", "fp8e4nv", "bf16", "QGMMA", (128, 128, 128, 6, 1, 2, 1), {"UNROLL": 2, "HALVINGS": 0}),
+    "fp16x3": ("promoted_parts", "fp16", "fp32", "HGMMA", (128, 128, 64, 3, 2, 2, 1), {"SCALED": True, "GATED": True}),
+    "int8x6": ("integers", "i8", "fp32", "IGMMA", (256, 128, 64, 4, 3, 2, 2), {"SCALED": True, "GATED": True}),
+    "ragged": ("promoted_parts", "fp16", "fp32", "HGMMA", (128, 128, 64, 3, 2, 2, 1), {"SCALED": True, "TMA": False}),
+}  # fmt: skip
+
+
+def compiled(order, operands, result, shape, constants):
+    from triton.backends.compiler import GPUTarget
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    from tritongemm.kernels.hopper.matrices import tile_layout
+    from tritongemm.kernels.hopper.product import product_kernel
+
+    block_m, block_n, block_k, stages, parts, groups, ctas = shape
+    types = {"bf16": gl.bfloat16, "fp16": gl.float16, "fp32": gl.float32, "fp8e4nv": gl.float8e4nv, "i8": gl.int8}
+    given = {
+        "ORDER": order, "BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8, "STAGES": stages,
+        "PARTS": parts, "GROUPS": groups, "A_MK": True, "B_NK": True, "UNROLL": 1, "PRECISION": "tf32", "BUFFERS": 1,
+        "HALVINGS": 1, "TMA": True, "SCALED": False, "FACTORS": False, "ALPHA": False, "ADD": False, "BIAS": False,
+        "ACTIVATION": None, "GATED": False,
+    } | constants  # fmt: skip
+    split, share = (True, False) if ctas == 2 else (None, None)
+    rows = block_m // groups
+    tiles = {
+        "a_desc": (operands, [rows, block_k], split),
+        "b_desc": (operands, [block_n, block_k] if given["B_NK"] else [block_k, block_n], share),
+        "c_desc": (result, [rows, block_n >> given["HALVINGS"]], split),
+    }
+    layouts = {name: tile_layout(*tile, types[kind], how) for name, (kind, tile, how) in tiles.items()}
+    signature = {}
+    for name in product_kernel.arg_names:
+        if name in tiles:
+            kind, tile, _ = tiles[name]
+            signature[name] = f"tensordesc<{kind}[{','.join(map(str, tile))}],{layouts[name]!r}>"
+        elif name in given or name == "C_LAYOUT":
+            signature[name] = "constexpr"
+        elif name in ("alpha", "beta", "row_factors", "column_factors"):
+            signature[name] = "fp32" if name in ("alpha", "beta") else "*fp32"
+        elif name.endswith(("_ptr", "exponents")):
+            signature[name] = "*i32" if name in ("gate_ptr", "row_exponents", "column_exponents") else f"*{result}"
+        else:
+            signature[name] = "i64" if name.startswith("stride") else "i32"
+    given["C_LAYOUT"] = layouts["c_desc"]
+    if not given["TMA"]:
+        signature["c_desc"], given["c_desc"] = "constexpr", None
+    names = product_kernel.arg_names
+    constants = {(names.index(name),): value for name, value in given.items()}
+    aligned = {(names.index(n),): [["tt.divisibility", 16]] for n, t in signature.items() if t.startswith("*")}
+    options = {"num_warps": 4, "maxnreg": 168, "num_ctas": ctas, "enable_fp_fusion": True}
+    source = GluonASTSource(product_kernel, signature, constants, aligned)
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+
+
+# Compiling the others takes half a minute each.
+QUICK = ("bf16", "one warpgroup")
+
+
+@pytest.mark.parametrize("case", [c if c in QUICK else pytest.param(c, marks=pytest.mark.exhaustive) for c in CASES])
+def test_kernels_compile_without_spills(case, tmp_path):
+    order, operands, result, instruction, shape, constants = CASES[case]
+    kernel = compiled(order, operands, result, shape, constants)
+    assert kernel.metadata.shared <= 227 * 1024
+    binary = tmp_path / "kernel.cubin"
+    binary.write_bytes(kernel.asm["cubin"])
+    disassembler = triton.knobs.nvidia.cuobjdump.path
+
+    def output(option):
+        return subprocess.run([disassembler, option, binary], capture_output=True, text=True, check=True).stdout
+
+    registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", output("-res-usage")).groups())
+    assert (registers, stack) == (168, 0)
+    instructions = output("-sass")
+    assert instructions.count(instruction) >= shape[5] * 2
+    assert "UTMALDG" in instructions
+    assert ("UTMASTG" in instructions) == constants.get("TMA", True)
+    assert "STL" not in instructions
+
+
+def test_configurations_fit_the_shared_memory():
+    from tritongemm.kernels.hopper.emulated import EMULATIONS
+    from tritongemm.kernels.hopper.warp_specialised import _SHARED, KINDS, _tiles, shape_of
+
+    for (_, element), kind in KINDS.items():
+        size = {"fp32": 4, "fp16": 2, "bf16": 2}.get(element, 1)
+        for result in (2, 4):
+            for config in _tiles(kind, size, result):
+                assert shape_of(config, kind, size, result).shared_memory(size, result) <= _SHARED, (kind, config)
+    sizes = {"fp16": 2, "bf16": 2, "int8": 1}
+    for plan in EMULATIONS.values():
+        assert plan.shape.shared_memory(sizes[plan.kind], 4) <= 227 * 1024 - 512
+
+
+@pytest.mark.parametrize(
+    ("M", "K", "N", "tile"),
+    [
+        (8192, 6144, 4096, (128, 256)), (4096, 4096, 4096, (128, 256)), (64, 7168, 4096, (64, 32)),
+        (16, 4096, 18432, (64, 256)), (128, 4096, 4096, (64, 64)),
+    ],
+)  # fmt: skip
+def test_the_estimate_chooses_the_tile_that_an_h200_measured_fastest(M, K, N, tile):
+    from tritongemm.kernels.hopper.warp_specialised import KINDS, _clocks, _tiles
+
+    kind = KINDS["ieee", "bf16"]
+    best = min(_tiles(kind, 2, 2), key=lambda c: _clocks(c, kind, M, N, K, 2, 132))
+    assert (best.block_m, best.block_n) == tile
