@@ -81,7 +81,7 @@ def compare(implementation, name: str, count: int, every_policy: bool = True, mo
                 bad = out.view(carrier.integer) != expected.view(carrier.integer)
                 assert not bad.any(), (name, mode, policy, carrier.name, x[bad][:3], out[bad][:3], expected[bad][:3])
                 compared += x.size
-    tally(f"fast roundings, from the engine: {implementation.__name__}", name, compared)
+    tally(f"fast roundings, from the exact engine ({implementation.__name__})", name, compared)
     return compared
 
 

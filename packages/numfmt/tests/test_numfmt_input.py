@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import numfmt
-from numfmt import BF16, FP4_E2M1, FP8_E4M3, FP16, FP32, FP64
+from numfmt import BF16, FP4_E2M1, FP8_E4M3, FP16, FP32, FP64, dtypes
 
 
 def test_results_have_the_type_and_shape_that_is_promised():
@@ -141,7 +141,7 @@ def test_codes_must_be_integers(codes):
 
 def test_ml_dtypes_arrays_are_taken_exactly():
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    for name, fmt in numfmt.dtypes.TYPES.items():
+    for name, fmt in dtypes.TYPES.items():
         if hasattr(ml_dtypes, name) and fmt.bits <= 8:
             x = np.arange(2**fmt.bits, dtype=np.uint8).view(getattr(ml_dtypes, name))
             assert np.array_equal(FP32.round(x), fmt.values(), equal_nan=True), name
@@ -182,3 +182,79 @@ def test_importing_numfmt_is_cheap():
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+#: Functions of a matrix.
+OF_ARRAYS = {
+    "round": lambda x: FP8_E4M3.round(x),
+    "encode": lambda x: BF16.encode(x),
+    "ulp": lambda x: FP16.ulp(x),
+    "next_up": lambda x: FP16.next_up(x),
+    "add": lambda x: numfmt.add(x, x, BF16),
+    "div": lambda x: numfmt.div(x, 3.0, FP16, "up"),
+    "sqrt": lambda x: numfmt.sqrt(x, BF16),
+    "fma": lambda x: numfmt.fma(x, x, 1.0, FP32),
+    "accumulate": lambda x: numfmt.accumulate(x, BF16, axis=0),
+    "kahan": lambda x: numfmt.accumulate(x, BF16, "down", "kahan"),
+    "dot": lambda x: numfmt.dot(x, x, BF16),
+    "matmul": lambda x: numfmt.matmul(x, x.T, FP16),
+    "exact_sum": lambda x: numfmt.exact_sum(x),
+    "exact_dot": lambda x: numfmt.exact_dot(x, x),
+    "condition_number": lambda x: numfmt.condition_number(x),
+    "sum_report": lambda x: numfmt.sum_report(x, BF16).units,
+    "MXFP4": lambda x: numfmt.MXFP4.round(x, axis=0),
+    "NVFP4": lambda x: numfmt.NVFP4.quantise(x).elements,
+}
+
+
+@pytest.mark.parametrize("name", OF_ARRAYS)
+def test_every_function_takes_every_layout_and_leaves_it_alone(name):
+    function = OF_ARRAYS[name]
+    x = np.abs(np.random.default_rng(2).standard_normal((4, 6))) + 0.125
+    expected = function(x.copy())
+    wide = np.zeros((8, 18))
+    wide[::2, ::-3] = x
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    layouts = {
+        "read-only": frozen,
+        "strided": wide[::2, ::-3],
+        "Fortran": np.asfortranarray(x),
+        "big-endian": x.astype(">f8"),
+        "transposed twice": np.ascontiguousarray(x.T).T,
+        "list": x.tolist(),
+    }
+    for layout, array in layouts.items():
+        before = np.array(array)
+        np.testing.assert_array_equal(function(array if layout != "list" else np.array(array)), expected, layout)
+        np.testing.assert_array_equal(np.array(array), before, layout)
+
+
+@pytest.mark.parametrize("name", OF_ARRAYS)
+def test_every_function_takes_empty_arrays(name):
+    for shape in ((0, 6), (4, 0), (0, 0)):
+        result = np.asarray(OF_ARRAYS[name](np.zeros(shape)))
+        # A sum of nothing is 0, exactly, and its condition number 1.
+        assert result.size == 0 or (result == (name == "condition_number")).all() or np.isnan(result).all(), shape
+
+
+@pytest.mark.parametrize("name", ["round", "encode", "ulp", "next_up", "add", "div", "sqrt", "fma"])
+def test_elementwise_functions_take_numbers_and_arrays_without_axes(name):
+    expected = np.asarray(OF_ARRAYS[name](np.array([1.2]))).reshape(())
+    for scalar in (1.2, np.float64(1.2), np.array(1.2), np.array(1.2, ">f8")):
+        result = OF_ARRAYS[name](scalar)
+        assert np.shape(result) == ()
+        assert result == expected
+
+
+@pytest.mark.parametrize("name", ["accumulate", "exact_sum", "condition_number", "MXFP4", "NVFP4"])
+def test_functions_along_an_axis_say_what_to_do_with_a_number(name):
+    with pytest.raises(ValueError, match=r"does not exist in .* with 0 dimensions; wrap a single number in a list"):
+        OF_ARRAYS[name](np.array(1.2))
+
+
+@pytest.mark.parametrize("name", OF_ARRAYS)
+@pytest.mark.parametrize("wrong", [np.ones((2, 2), complex), np.full((2, 2), "1"), np.array([["a", None]] * 2, object)])
+def test_no_function_takes_what_is_no_real_number(name, wrong):
+    with pytest.raises(TypeError, match=r"must hold real numbers|x holds a str 'a'; an object array may hold"):
+        OF_ARRAYS[name](wrong)
