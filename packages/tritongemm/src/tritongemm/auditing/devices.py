@@ -271,12 +271,18 @@ class Gpu:
         return self.torch.from_numpy(np.ascontiguousarray(values, np.float32)).cuda()
 
     def library(self, a: Array, b: Array, dtypes: tuple[str, str]) -> Array:
-        """The product by `torch.matmul` in the operands' type, as bit patterns of the result's; fp32 without TF32."""
+        """The product by `torch.matmul` in the operands' type, as bit patterns of the result's; fp32 without TF32.
+
+        Of 16-bit operands and an fp32 result it is the fp32 product: a result that was rounded to 16 bits on the way
+        would be no reference.
+        """
         x, y = (self._tensor(codes_of(m, dtypes[0]), dtypes[0]) for m in (a, b))
         matmul = self.torch.backends.cuda.matmul
         before = matmul.allow_tf32
         matmul.allow_tf32 = False
         try:
+            if dtypes[1] == "fp32" and dtypes[0] != "fp32":
+                x, y = x.float(), y.float()
             product = self.torch.matmul(x, y)
         finally:
             matmul.allow_tf32 = before

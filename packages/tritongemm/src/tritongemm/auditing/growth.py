@@ -27,6 +27,7 @@ _SIDE = 24
 _SHARES = (16, 4, 1)
 _LEAST_K = 16
 NOISE, BIAS = 0.65, 0.8
+_ONE_WAY = 0.9
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Growth:
         if not math.isfinite(slope):
             return "no errors"
         kind = "noise" if slope <= NOISE else "a direction" if slope > BIAS else "between noise and a direction"
+        if slope <= NOISE and abs(self.bias) > _ONE_WAY:
+            return f"like K^{short(round(slope, 2))}, all one way: the operands lose bits, not the sum"
         return f"like K^{short(round(slope, 2))}: {kind}"
 
 

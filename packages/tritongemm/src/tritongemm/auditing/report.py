@@ -6,11 +6,13 @@ from tritongemm.accuracy import ErrorReport
 from tritongemm.auditing.algebra import NOT_APPLICABLE, AlgebraEvidence
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.document import Document, Plot, Section
+from tritongemm.auditing.implied_orders import SplitOrder
 from tritongemm.auditing.plots import error_histogram, errors_by_kappa
 from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, LIBRARY, RANDOM, RoundingEvidence
 from tritongemm.auditing.sampling import Survey
 from tritongemm.auditing.verdict import Verdict
 from tritongemm.matrices import DTYPES
+from tritongemm.orders import SummationOrder
 from tritongemm.tables import Table, figure, percent, share, short
 
 _U = DTYPES["fp32"].unit_roundoff
@@ -106,6 +108,8 @@ def _rounding(contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -
     )
     items.append(_bounds(main))
     items.append(_kappa(gate))
+    if e.swept:
+        items.append(_swept(contestants, e))
     stratum = AT_RISK if AT_RISK in e.strata else next(iter(e.strata))
     items.append(f"Tolerance advice: {e.strata[stratum][e.gate].advice()}")
     labels = {key: f"{key}: {r.name}" if key in _COLOURS else r.name for key, r in main.items()}
@@ -203,6 +207,23 @@ def _bounds(reports: dict[str, ErrorReport]) -> Table:
     return Table(columns, rows, "A-priori bounds, in units of u·sum|p|", [said])
 
 
+def _swept(contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -> Table:
+    """Errors under other distributions."""
+    M, N, K = e.swept[0].shape
+    rows = []
+    for s in e.swept:
+        cells = [s.name, s.text]
+        for c in contestants:
+            r = s.reports[c.letter]
+            cells += [figure(r.rms_out if r.dtype != "fp32" else r.rms_scaled), figure(r.bound_used)]
+        chain = s.reports[CHAIN]
+        cells += [figure(chain.rms_out if chain.dtype != "fp32" else chain.rms_scaled), figure(chain.kappa["0.5"])]
+        rows.append(cells)
+    columns = ("operands", "drawn from", "A: rms e", "of bound", "B: rms e", "of bound", "chain: rms e", "kappa")
+    note = "rms e in the units of the table above; of bound: the largest share of the a-priori bound that was used."
+    return Table(columns, rows, f"Other distributions of the operands, {M} x {N} outputs of K = {K:,}", [note])
+
+
 def _kappa(r: ErrorReport) -> Table:
     names = {
         "0.01": "1 %",
@@ -246,7 +267,7 @@ def _explanation(contestants: tuple[Contestant, Contestant], e: RoundingEvidence
         )
     for c in contestants:
         found = e.identified[c.letter]
-        if found.order is not None:
+        if isinstance(found.order, (SummationOrder, SplitOrder)):
             height = found.order.height(e.main[c.letter].K)
             items.append(f"{c.letter}: a product passes through {height:,} roundings at most in this order.")
         items += [f"How {c.letter} was evaluated: {note}." for note in e.launched[c.letter].notes]

@@ -17,6 +17,7 @@ from tritongemm.auditing.explanation import Identified, identify, layout_order
 from tritongemm.auditing.growth import Growth, measure_growth
 from tritongemm.auditing.implied_orders import AnyOrder, ModeOrder, Order
 from tritongemm.auditing.sampling import AT_RISK, RANDOM, Rectangle, Survey, most_at_risk, rectangles, survey
+from tritongemm.auditing.sweep import Swept, sweep
 from tritongemm.matrices import DTYPES
 from tritongemm.orders import SummationOrder
 from tritongemm.reference import reference, reference_blocks
@@ -53,6 +54,7 @@ class RoundingEvidence:
         chain_equal: By kernel letter, outputs with the bits of the serial chain, where that was simulated.
         chain_outputs: Outputs that the serial chain was simulated for.
         growth: How the errors of both grow with K.
+        swept: Errors under other distributions of the operands.
         judged_by: By kernel letter, the report of the precision mode that it was declared to have.
         seconds: Time taken.
     """
@@ -70,6 +72,7 @@ class RoundingEvidence:
     chain_equal: dict[str, int] = field(default_factory=dict)
     chain_outputs: int = 0
     growth: list[Growth] = field(default_factory=list)
+    swept: list[Swept] = field(default_factory=list)
     judged_by: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -99,6 +102,13 @@ class Setting:
     seed: int
     precisions: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def modes(self) -> dict[str, str]:
+        """By kernel letter, the precision mode whose own errors a kernel may have: the declared one, and for 16-bit
+        operands that of a tensor core, which cuts where fp32 additions round."""
+        usual = {"A": "ieee", "B": "ieee"} if self.dtypes[0] in ("fp16", "bf16") else {}
+        return {**usual, **self.precisions}
+
     def bound_of(self, letter: str) -> BoundedOrder:
         """The order whose bound a kernel is held to when its own is not known: its declared mode's, or any."""
         if letter in self.precisions:
@@ -118,7 +128,8 @@ class _Collector:
             orders: dict[str, BoundedOrder] = {LIBRARY: AnyOrder(self.setting.dtypes[0]), CHAIN: SummationOrder.chain()}
             for letter, found in self.evidence.identified.items():
                 orders[letter] = found.order or self.setting.bound_of(letter)
-            orders |= {key: self.setting.bound_of(letter) for letter, key in self.evidence.judged_by.items()}
+            for letter, key in self.evidence.judged_by.items():
+                orders[key] = ModeOrder(self.setting.modes[letter], self.setting.dtypes[0])
             self.errors[name] = {
                 key: ErrorAccumulator(
                     text,
@@ -197,11 +208,13 @@ def sampled(
         whole, device.deadline = False, math.inf
         plan = rectangles(M, N, (high, wide), random, 0, targets, setting.seed)
         first = _evaluate(contestants, device, setting, plan[0], evidence)
-    deadline = started + _IDENTIFY_SHARE * max_time
+    # Of kernels that compute something else no order has to be found.
+    deadline = begun if brief else started + _IDENTIFY_SHARE * max_time
     _identify(contestants, setting, plan[0], first, evidence, deadline)
     if not brief:
         until = started + _GROWTH_SHARE * max_time
         evidence.growth = measure_growth(contestants, device, a, b, dtypes, setting.seed, until, show)
+        _sweep(contestants, device, setting, evidence, until, show)
     per_rectangle = time.monotonic() - begun
     if at_risk:
         deadline = started + _SURVEY_SHARE * max_time
@@ -248,9 +261,10 @@ def sampled(
 
 def _declare(evidence: RoundingEvidence, setting: Setting, names: dict[str, str]) -> None:
     """Adds what declared precision modes themselves would give to the references."""
-    for letter, mode in setting.precisions.items():
+    for letter, mode in setting.modes.items():
         key = f"precision {mode}"
-        names[key] = f"{key} on an H200"
+        tensor_core = mode == "ieee" and setting.dtypes[0] != "fp32"
+        names[key] = "tensor core of an H200" if tensor_core else f"{key} on an H200"
         evidence.judged_by[letter] = key
 
 
@@ -259,7 +273,7 @@ def _by_modes(evidence: RoundingEvidence, setting: Setting, x: Array, y: Array) 
     found: dict[str, Array] = {}
     for letter, key in evidence.judged_by.items():
         if key not in found:
-            order = ModeOrder(setting.precisions[letter], setting.dtypes[0])
+            order = ModeOrder(setting.modes[letter], setting.dtypes[0])
             found[key] = codes_of(order.simulate(x, y), setting.dtypes[1])
     return found
 
@@ -276,6 +290,22 @@ def _evaluate(
     for letter, launched in results.items():
         evidence.launched.setdefault(letter, launched)
     return results
+
+
+def _sweep(
+    contestants: tuple[Contestant, Contestant],
+    device: Device,
+    setting: Setting,
+    evidence: RoundingEvidence,
+    deadline: float,
+    show: Callable[[str, float], None],
+) -> None:
+    size = (setting.a.shape[0], setting.b.shape[1], setting.a.shape[1])
+    orders = {k: v.order for k, v in evidence.identified.items()}
+    evidence.swept = sweep(
+        contestants, device, orders, setting.bound_of, size, setting.dtypes, setting.modes, setting.seed,
+        deadline, show,
+    )  # fmt: skip
 
 
 def _identify(
@@ -359,6 +389,7 @@ def full(
         _compare_bits(evidence, first, second, dtypes[1])
     evidence.planned = evidence.evaluated
     evidence.growth = measure_growth(contestants, device, a, b, dtypes, setting.seed, math.inf, show)
+    _sweep(contestants, device, setting, evidence, math.inf, show)
     collector.finish()
     evidence.seconds = time.monotonic() - begun
     return evidence

@@ -114,6 +114,9 @@ class AuditResult:
                     "library_outside": r.survey.library_outside,
                     "rms": r.survey.rms,
                 },
+                "distributions": {
+                    s.name: {key: report.as_dict() for key, report in s.reports.items()} for s in r.swept
+                },
                 "seconds": round(r.seconds, 3),
             }
         figures: Figures = {}

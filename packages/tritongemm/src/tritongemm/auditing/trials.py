@@ -267,7 +267,10 @@ def _matching(side: Callable[..., Any], inputs: Inputs) -> Inputs:
         return inputs
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return inputs
-    missing = [p.name for p in parameters if p.default is p.empty and p.name not in inputs]
+    needed = [p.name for p in parameters if p.default is p.empty]
+    missing = [name for name in needed if name not in inputs]
+    if missing and len(missing) == len(needed) == len(inputs):
+        return dict(zip(needed, inputs.values(), strict=True))  # It calls them by other names.
     if missing:
         name = getattr(side, "__name__", "a side")
         raise UsageError(f"{name}: it needs an argument {missing[0]!r}, but inputs() gives {', '.join(inputs)}.")

@@ -18,6 +18,7 @@ from tritongemm.accuracy import ErrorReport
 from tritongemm.auditing.algebra import ESSENTIAL, NOT_APPLICABLE, AlgebraEvidence
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, RoundingEvidence
+from tritongemm.auditing.sweep import Swept
 from tritongemm.matrices import DTYPES
 from tritongemm.tables import figure
 
@@ -85,6 +86,9 @@ def judge(
         _judge_rounding(v, contestants, rounding, wrong)
         if algebra.status != "different":
             _compare(v, contestants, rounding)
+            if rounding.swept and not v.failures:
+                names = ", ".join(s.name for s in rounding.swept)
+                v.sentences.append(f"Other distributions of the operands bring out nothing: {names}.")
             _growth(v, contestants, rounding)
             _tolerances(v, rounding)
     for c in contestants:
@@ -198,10 +202,13 @@ def _judge_rounding(
             continue
         for stratum, reports in e.strata.items():
             _judge_kernel(v, c, reports, e, stratum)
+        for swept in e.swept:
+            _judge_swept(v, c, swept, e)
         found = e.identified[c.letter]
         if found.order is None:
             share = f"{found.agreed} of {found.outputs}"
-            bound = e.judged_by.get(c.letter, "any order of additions")
+            mode = e.judged_by.get(c.letter, "precision ieee")
+            bound = "any order of additions" if mode == "precision ieee" else mode
             v.limitations.append(
                 f"{c.letter} ({c.name}): none of {found.tried} summation orders gives its bits (the closest {share}), "
                 f"so the bound it is held to is that of {bound}."
@@ -209,6 +216,35 @@ def _judge_rounding(
     if e.evaluated < e.planned:
         v.limitations.append(
             f"Only {e.evaluated:,} of {e.planned:,} sampled outputs fitted into the time (--max-time)."
+        )
+
+
+def _judge_swept(v: Verdict, c: Contestant, swept: Swept, e: RoundingEvidence) -> None:
+    """Judges a kernel under another distribution of the operands."""
+    r = swept.reports[c.letter]
+    if swept.name == "subnormal":
+        if r.bound_exceeded:
+            v.limitations.append(
+                f"{c.letter} ({c.name}) loses numbers below the smallest normal one, as units do that flush subnormals "
+                f"to zero: its results are off by {figure(r.rms_abs)} rms where they are {figure(r.golden_rms)}."
+            )
+        return
+    where = f"with operands {swept.name} ({swept.text})"
+    if r.wrong_special:
+        v.failures.append(f"{c.letter} ({c.name}) has NaN or infinity in the wrong places {where}.")
+    if r.bound_exceeded:
+        v.failures.append(
+            f"{c.letter} ({c.name}) exceeds the a-priori bound ({r.order}) {where} in {r.bound_exceeded:,} of "
+            f"{r.outputs:,} outputs, up to {figure(r.bound_used)} times."
+        )
+    mode = e.judged_by.get(c.letter, "").removeprefix("precision ")
+    allowed = max(swept.reports[key].rms_abs for key in (CHAIN, mode) if key in swept.reports)
+    kind = DTYPES[r.dtype]
+    floor = kind.unit_roundoff * r.golden_rms + kind.min_subnormal
+    if r.rms_abs > _ALLOWED_RATIO * allowed + floor:
+        v.failures.append(
+            f"{c.letter} ({c.name}): {where} its rms error {figure(r.rms_abs)} is more than twice that of the "
+            f"reference ({figure(allowed)}), plus one rounding of the output ({figure(floor)})."
         )
 
 
