@@ -424,3 +424,19 @@ def test_the_real_kernels_give_equal_bits_in_every_neighbouring_configuration():
         product(), timer=lambda run: 1.0, steps=1, starts=[Config(kernel="blocked", block_m=16, block_n=16, block_k=16)]
     )
     assert sum(1 for trial in found.trials if trial.seconds is not None) > 5
+
+
+@pytest.mark.parametrize(
+    ("M", "K", "N", "kernel"),
+    [(1, 4096, 64, "split_k"), (64, 4096, 512, "split_k"), (1, 64, 64, "blocked"), (2048, 4096, 2048, "blocked")],
+)
+def test_only_products_that_may_depend_on_m_are_cut_and_only_where_tiles_are_few(M, K, N, kernel):
+    from tritongemm import modes
+
+    a, b = (np.broadcast_to(np.float32(1), shape) for shape in ((M, K), (K, N)))
+    out = np.empty((M, N), np.float32)
+    operands = problems.Operands.of(a, b, modes.get("ieee"), out=out, epilogue=Epilogue())
+    assert dispatch.choose(operands, None, invariant=False)[0].kernel == kernel
+    candidate, config = dispatch.choose(operands, None, invariant=True)
+    assert candidate.kernel == "blocked"
+    assert candidate.bits(operands, config) == ""

@@ -276,9 +276,25 @@ def choose(operands: Operands, config: Config | None = None, invariant: bool = T
     for candidate in CANDIDATES:
         if candidate.supports(operands, None):
             chosen = candidate.configure(operands)
+            if not invariant and (cut := _cut(operands, chosen)) is not None:
+                return cut
             if not (invariant and candidate.bits(operands, chosen)):
                 return candidate, chosen
     raise UsageError(f"precision: no kernel here computes mode {operands.mode.name!r} for {operands.types}.")
+
+
+# Tiles that leave half of an H200's 132 multiprocessors without work.
+_FEW_TILES = 66
+
+
+def _cut(operands: Operands, chosen: Config) -> tuple[Candidate, Config] | None:
+    """split_k, where a configuration has so few tiles that a cut K keeps more of a GPU busy; else None."""
+    tiles = operands.batch * -(-operands.M // chosen.block_m) * -(-operands.N // chosen.block_n)
+    candidate = candidate_named("split_k")
+    if tiles > _FEW_TILES or not candidate.supports(operands, None):
+        return None
+    config = candidate.configure(operands)
+    return (candidate, config) if config.splits > 1 else None
 
 
 def predicted(operands: Operands) -> None:
