@@ -349,6 +349,25 @@ def test_gpu_strides_surroundings_and_shared_memory(dtype):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("shape", [(64, 64, 64), (512, 512, 512), (1024, 1024, 1024), (4, 4096, 64)], ids=str)
+def test_gpu_calls_that_are_launched_from_memory_have_the_same_bits(shape, dtype):
+    from tritongemm import eager
+
+    M, K, N = shape
+    operands = [(on_gpu(M, K, dtype=dtype, seed=i), on_gpu(K, N, dtype=dtype, seed=i)) for i in range(3)]
+    options = {"invariant": M > 4}
+    eager.clear()
+    want = []
+    for a, b in operands:
+        want.append(tritongemm.mm(a, b, **options))
+        assert len(eager._plans) == 1, "this call was not recorded"
+        eager.clear()
+    got = [tritongemm.mm(a, b, **options) for a, b in operands * 2]
+    assert all(equal(x, y) for x, y in zip(got, want * 2, strict=True))
+
+
+@pytest.mark.gpu
 def test_gpu_offsets_past_two_to_the_31():
     import torch
 

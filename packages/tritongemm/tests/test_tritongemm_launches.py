@@ -185,6 +185,29 @@ def test_a_launch_on_memory_of_its_own_is_not_replayed(tensors, which):
     assert recorded(Kernel(), *given).plan(tensors) is None
 
 
+def test_a_workspace_is_made_anew_and_shared_by_the_launches_of_a_call(tensors):
+    first, second = Kernel(), Kernel()
+    a, b, out = tensors
+    with launches.record() as record:
+        partial = launches.workspace(torch.empty(2, 8, 16, dtype=torch.float64))
+        launches.launch(first, (4,), a, b, partial, 8, 16)
+        launches.launch(second, (1,), partial, a, out, 8, 16)
+    plan = record.plan(tensors)
+    made = []
+
+    def empty_like(template):
+        made.append(torch.empty_like(template))
+        return made[-1]
+
+    plan.empty_like = empty_like
+    plan.replay(5, (16, 32, 48))
+    (whole,) = made
+    assert (whole.shape, whole.dtype, whole.is_contiguous()) == ((2, 8, 16), torch.float64, True)
+    assert first.replayed[0][4][:3] == (16, 32, whole.data_ptr())
+    assert second.replayed[0][4][:3] == (whole.data_ptr(), 16, 48)
+    assert launches.workspace(a) is a  # outside of a recording it means nothing
+
+
 def test_one_tensor_in_two_places_is_not_replayed(tensors):
     a, _, out = tensors
     assert recorded(Kernel(), a, a, out).plan([a, a, out]) is None

@@ -5,14 +5,15 @@ shapes, strides and types the answer is the same, so the first call is recorded:
 which order, with which arguments, and which of these are addresses of the caller's tensors. A replay puts the addresses
 of the new tensors in and calls the driver. Descriptors for the copy engine (TMA) are encoded once per address.
 
-A call can be replayed if every tensor that its kernels got is one that the caller passed or got. A call that makes
-workspaces of its own cannot; it is launched in full each time.
+A call can be replayed if every tensor that its kernels got is one that the caller passed or got, or was announced as a
+`workspace`, which is then made anew. Other calls are launched in full each time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -56,11 +57,16 @@ class Plan:
     Attributes:
         device: Index of the GPU.
         knobs: Triton's settings, which can make a recorded launch the wrong one.
+        steps: The launches, in order.
+        workspaces: What to make workspaces like: views of one element of their shapes and types.
+        empty_like: What makes them, torch's.
     """
 
     device: int
     knobs: Any
     steps: tuple[_Step, ...]
+    workspaces: tuple[Any, ...] = ()
+    empty_like: Any = None
 
     def replayable(self) -> bool:
         """Whether Triton is in the state in which the plan was recorded: no sanitiser, no hooks of a profiler."""
@@ -71,6 +77,10 @@ class Plan:
 
     def replay(self, stream: int, addresses: Sequence[int]) -> None:
         """Launches the kernels on the tensors at these addresses, in the order of `record`'s tensors."""
+        if self.workspaces:
+            # Kept until all is launched; later work of the stream may then have the memory.
+            made = [self.empty_like(template) for template in self.workspaces]
+            addresses = [*addresses, *(x.data_ptr() for x in made)]
         for step in self.steps:
             if step.leading:
                 arguments = (*addresses, *step.rest)
@@ -95,11 +105,13 @@ class Record:
         launches: (compiled kernel, grid, arguments in the order of the kernel's signature, which of them are constants
             of the compiled kernel) of each launch.
         complete: False once something was launched that cannot be replayed.
+        workspaces: Tensors that the call made for itself.
         seen: Launches that Triton told of: more than in `launches` if one did not go through `launch`.
     """
 
     launches: list[_Launch] = field(default_factory=list)
     complete: bool = True
+    workspaces: list[Any] = field(default_factory=list)
     seen: int = 0
 
     def plan(self, tensors: Sequence[Any]) -> Plan | None:
@@ -119,11 +131,19 @@ class Record:
             return None
         # By address, so that a view of a tensor is that tensor. Two tensors that begin at one address now may begin at
         # two next time: which address goes where would be a guess.
-        places = {x.data_ptr(): i for i, x in enumerate(tensors)}
-        if len(places) != len(tensors) or 0 in places:
+        known = [*tensors, *self.workspaces]
+        places = {x.data_ptr(): i for i, x in enumerate(known)}
+        if len(places) != len(known) or 0 in places or any(x.data_ptr() % 16 for x in self.workspaces):
             return None
         steps = [_step(launch, places) for launch in self.launches]
-        plan = Plan(tensors[0].get_device(), triton.knobs, tuple(step for step in steps if step is not None))
+        templates = tuple(x.new_empty(1).expand(x.shape) for x in self.workspaces)
+        plan = Plan(
+            tensors[0].get_device(),
+            triton.knobs,
+            tuple(step for step in steps if step is not None),
+            templates,
+            sys.modules["torch"].empty_like,
+        )
         return plan if len(plan.steps) == len(steps) and plan.replayable() else None
 
 
@@ -280,6 +300,21 @@ def forgo() -> None:
     current = getattr(_recording, "current", None)
     if current is not None:
         current.complete = False
+
+
+def workspace(x: Any) -> Any:
+    """Announces a tensor that a call makes for its own kernels, so that the call can be replayed with another.
+
+    Args:
+        x: A new contiguous tensor; nothing is expected to be in it, and nothing outlives the call.
+
+    Returns:
+        x.
+    """
+    current = getattr(_recording, "current", None)
+    if current is not None:
+        current.workspaces.append(x)
+    return x
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
+from tritongemm import launches
 from tritongemm.configurations import Config
 from tritongemm.elements import ELEMENTS, element_named, element_of, empty_like, values_of
 from tritongemm.kernels.blocked import blocked_config, takes_blocked
@@ -103,7 +104,7 @@ def split_k(operands: Operands, config: Config) -> None:
         return
     parts, length = parts_of(operands.K, config.splits, config.block_k)
     M, N, batch = operands.M, operands.N, operands.batch
-    sums = empty_like(operands.out, (parts, batch, M, N), operands.accumulator)
+    sums = launches.workspace(empty_like(operands.out, (parts, batch, M, N), operands.accumulator))
     grid = (parts * batch * triton.cdiv(M, config.block_m) * triton.cdiv(N, config.block_n),)
     constants = {**operands.constants(config), **config.blocks}
     for name in ("SCALED", "ACTIVATION"):
