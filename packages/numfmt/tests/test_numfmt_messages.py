@@ -43,8 +43,25 @@ ONES = np.ones((1, 3))
         (lambda: numfmt.accumulate(ONES, "bf16"), TypeError, "numfmt.lookup('bf16') gives the format of a name"),
         (lambda: numfmt.add(1, 2, numfmt.MXFP4), TypeError, "the block format MXFP4; round the data to MXFP4 first"),
         (lambda: numfmt.accumulate(ONES, numfmt.NF4), TypeError, "numfmt.BF16, got NF4"),
+        (lambda: numfmt.explain("0.1", numfmt.MXFP4), TypeError, "got the block format MXFP4; round the data to MXFP4"),
+        (lambda: numfmt.explain("0.1", "e4m4x"), ValueError, "unknown format 'e4m4x'"),
+        (lambda: numfmt.error_report([1.0], ONES, "bf16"), TypeError, "numfmt.lookup('bf16')"),
+        (lambda: numfmt.p3109("8", 3), TypeError, "width must be an integer, got '8'"),
+        (lambda: numfmt.NVFP4.quantise([1.0], tensor_scale="x"), TypeError, "tensor_scale must be a number, got 'x'"),
+        (
+            lambda: numfmt.formats_table(["nf4"]),
+            TypeError,
+            "formats must be a FloatFormat such as numfmt.BF16, got NF4",
+        ),
+        (lambda: numfmt.plots.spacing("bf16"), TypeError, "formats must be a list, got 'bf16'; write ['bf16']"),
+        (lambda: numfmt.plots.spacing([]), ValueError, "formats is empty"),
+        (
+            lambda: numfmt.plots.error(["int8"]),
+            TypeError,
+            "formats must be a FloatFormat such as numfmt.BF16, got INT8",
+        ),
         (lambda: Study(["bf17"]), ValueError, "did you mean 'bf16'?"),
-        (lambda: Study(["nf4"]), TypeError, "formats must be a FloatFormat such as numfmt.BF16, got NF4"),
+        (lambda: Study(["nf4"]), TypeError, "FloatFormat such as numfmt.BF16, got NF4"),
         (lambda: Study([16]), TypeError, "formats must be a FloatFormat such as numfmt.BF16, got 16"),
         (lambda: Data(fmt="e4m3"), TypeError, "numfmt.FP8_E4M3, or None, got 'e4m3'; numfmt.lookup('e4m3')"),
         (
@@ -82,3 +99,8 @@ def test_modules_are_there_after_importing_the_package(name):
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == f"numfmt.{name}"
     assert name in dir(numfmt)
+
+
+def test_names_are_formats_where_people_try_them():
+    assert str(numfmt.explain("0.1", "e4m3")) == str(numfmt.explain("0.1", numfmt.FP8_E4M3))
+    assert numfmt.formats_table(["bf16"]) == numfmt.formats_table([numfmt.BF16])

@@ -278,6 +278,8 @@ class BlockFormat:
                 raise ValueError(f"tensor_scale={given!r} given, and {self.name} has no tensor scale; leave it out")
             return None
         if given is not None:
+            if isinstance(given, str | bytes | complex):
+                raise TypeError(f"tensor_scale must be a number, got {given!r}")
             value = float(self.tensor_scale.round(float(given)))
             if not 0.0 < value < np.inf:
                 raise ValueError(f"tensor_scale must be positive and finite in {self.tensor_scale.name}, got {given!r}")

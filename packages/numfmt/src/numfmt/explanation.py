@@ -11,8 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from numfmt._errors import not_a_format
 from numfmt._random import Seed
 from numfmt.elements import FixedFormat, TableFormat
+from numfmt.families import lookup
 from numfmt.formats import FloatFormat
 from numfmt.rounding import ROUNDINGS, OverflowPolicy, RoundingMode, overflow_policy, rounding_mode
 from numfmt.tables import align, code_bits, value_text
@@ -133,7 +135,7 @@ class Explanation:
 
 def explain(
     x: Fraction | float | str,
-    fmt: Format,
+    fmt: Format | str,
     rounding: str | RoundingMode = "nearest_even",
     overflow: str | OverflowPolicy | None = None,
     rng: Seed = None,
@@ -142,7 +144,7 @@ def explain(
 
     Args:
         x: The number; a string is taken exactly (`parse_number`).
-        fmt: The format.
+        fmt: The format, or its name (`numfmt.lookup`).
         rounding: Rounding mode.
         overflow: Overflow policy; None takes the format's own.
         rng: Seed or generator for stochastic modes.
@@ -151,8 +153,12 @@ def explain(
         The explanation; ``str()`` of it is for people.
 
     Raises:
-        ValueError: For text that is no number, and for NaN in a format without NaN.
+        ValueError: For text that is no number, for NaN in a format without NaN, and for unknown names.
+        TypeError: For something that is no format of numbers.
     """
+    fmt = lookup(fmt) if isinstance(fmt, str) else fmt
+    if not isinstance(fmt, Format):
+        raise TypeError(not_a_format("fmt", fmt))
     number = parse_number(x) if isinstance(x, str) else x
     if not isinstance(number, float) or (math.isfinite(number) and number != 0):
         number = Fraction(number)

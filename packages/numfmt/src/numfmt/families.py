@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from numfmt import dtypes
 from numfmt._errors import unknown_name
+from numfmt._inputs import as_integer
 from numfmt.elements import ELEMENTS, FixedFormat, TableFormat
 from numfmt.formats import FORMATS, FloatFormat
 
@@ -36,7 +37,9 @@ def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = T
 
     Raises:
         ValueError: For a precision out of range, or exponents that float64 does not have.
+        TypeError: For widths that are no integers.
     """
+    width, precision = as_integer(width, "width", 1), as_integer(precision, "precision")
     highest = width - 1 if signed else width
     if not 1 <= precision <= highest:
         raise ValueError(

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from numfmt._errors import not_a_format
+from numfmt.elements import FixedFormat, TableFormat
+from numfmt.families import lookup
 from numfmt.formats import FloatFormat
 
 __all__ = ["PLOTS", "error", "save", "spacing", "stagnation", "values"]
@@ -34,6 +37,20 @@ def _axes(axes: Any) -> Any:
     return figure.Figure(figsize=(8, 4.5), layout="constrained").add_subplot()
 
 
+def _formats(formats: Any, floating: bool = True) -> list[Any]:
+    """The formats that a user gave, some of them perhaps by name."""
+    if isinstance(formats, str) or not isinstance(formats, Iterable):
+        raise TypeError(f"formats must be a list, got {formats!r}; write [{formats!r}]")
+    found = [lookup(fmt) if isinstance(fmt, str) else fmt for fmt in formats]
+    kinds = (FloatFormat,) if floating else (FloatFormat, FixedFormat, TableFormat)
+    for fmt in found:
+        if not isinstance(fmt, kinds):
+            raise TypeError(not_a_format("formats", fmt))
+    if not found:
+        raise ValueError("formats is empty; give at least one")
+    return found
+
+
 def _logarithmic(ax: Any, low: float, high: float) -> None:
     """A logarithmic x axis with round powers of two as ticks, at most a dozen of them."""
     first, last = int(np.floor(np.log2(low))), int(np.ceil(np.log2(high)))
@@ -51,7 +68,7 @@ def values(formats: Sequence[Any], axes: Any = None) -> Any:
     """The positive values of formats as ticks on a logarithmic line, one row a format, the first on top.
 
     Args:
-        formats: Formats of at most 16 bits: floating-point, integers or tables.
+        formats: Formats of at most 16 bits: floating-point, integers or tables; or their names.
         axes: Matplotlib axes; None makes a figure.
 
     Returns:
@@ -61,6 +78,7 @@ def values(formats: Sequence[Any], axes: Any = None) -> Any:
         ValueError: For wider formats.
         ImportError: Without matplotlib.
     """
+    formats = _formats(formats, floating=False)
     wide = [fmt.name for fmt in formats if fmt.bits > _VALUES_BITS]
     if wide:
         raise ValueError(f"{wide[0]} has too many values to draw; values takes formats of up to {_VALUES_BITS} bits")
@@ -79,19 +97,20 @@ def values(formats: Sequence[Any], axes: Any = None) -> Any:
     return ax
 
 
-def spacing(formats: Sequence[FloatFormat], axes: Any = None) -> Any:
+def spacing(formats: Sequence[FloatFormat | str], axes: Any = None) -> Any:
     """Relative distance between neighbouring values, ulp(x) / x, over the whole range of each format.
 
     Within a binade it falls by half: the line is its largest value, at the powers of two, and the band below goes down
     to the smallest.
 
     Args:
-        formats: Formats of any width.
+        formats: Formats of any width, or their names.
         axes: Matplotlib axes; None makes a figure.
 
     Returns:
         The axes.
     """
+    formats = _formats(formats)
     ax = _axes(axes)
     low, high = [], []
     for fmt in formats:
@@ -116,7 +135,7 @@ def spacing(formats: Sequence[FloatFormat], axes: Any = None) -> Any:
 
 
 def error(
-    formats: Sequence[FloatFormat],
+    formats: Sequence[FloatFormat | str],
     rounding: str = "nearest_even",
     axes: Any = None,
     low: float = 0.5,
@@ -125,7 +144,7 @@ def error(
     """Relative error of rounding a sweep of numbers.
 
     Args:
-        formats: Formats.
+        formats: Formats, or their names.
         rounding: Rounding mode; stochastic modes use the seed 0.
         axes: Matplotlib axes; None makes a figure.
         low: Smallest number.
@@ -134,6 +153,7 @@ def error(
     Returns:
         The axes.
     """
+    formats = _formats(formats)
     ax = _axes(axes)
     x = np.geomspace(low, high, 4001)
     for fmt in formats:
@@ -148,7 +168,7 @@ def error(
 
 
 def stagnation(
-    formats: Sequence[FloatFormat],
+    formats: Sequence[FloatFormat | str],
     rounding: str = "nearest_even",
     axes: Any = None,
     term: float = 0.01,
@@ -157,7 +177,7 @@ def stagnation(
     """Running sums of one small term: where adding it no longer changes the sum.
 
     Args:
-        formats: Formats of the running sum.
+        formats: Formats of the running sum, or their names.
         rounding: Rounding mode of every addition; stochastic modes use the seed 0.
         axes: Matplotlib axes; None makes a figure.
         term: The term.
@@ -168,6 +188,7 @@ def stagnation(
     """
     from numfmt.sums import Accumulator
 
+    formats = _formats(formats)
     ax = _axes(axes)
     steps = np.unique(np.linspace(0, count, 400).astype(int))
     for fmt in formats:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from numfmt._errors import not_a_format
 from numfmt._inputs import as_carrier, normal_axis
 from numfmt._random import Seed
 from numfmt.bounds import dot_bound, error_bound
@@ -141,8 +142,10 @@ def error_report(
 
     Raises:
         ValueError: If computed does not have values' shape without the axis.
-        TypeError: For arrays that hold no real numbers.
+        TypeError: For arrays that hold no real numbers, and for something that is no format.
     """
+    if not isinstance(fmt, FloatFormat):
+        raise TypeError(not_a_format("fmt", fmt))
     sums, terms = as_carrier(computed, "computed"), as_carrier(values, "values")
     axis = normal_axis(axis, terms.ndim, "values")
     shape = terms.shape[:axis] + terms.shape[axis + 1 :]

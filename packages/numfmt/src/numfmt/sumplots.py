@@ -87,7 +87,7 @@ def error_against_terms(
 
 
 def error_growth(
-    formats: Sequence[FloatFormat],
+    formats: Sequence[FloatFormat | str],
     methods: Sequence[str] = ("sequential", "pairwise", "kahan"),
     terms: Sequence[int] = (16, 64, 256, 1024, 4096),
     data: Data | None = None,
@@ -97,7 +97,7 @@ def error_growth(
     """The same picture from sums simulated on the spot.
 
     Args:
-        formats: Accumulator formats.
+        formats: Accumulator formats, or their names.
         methods: Methods of `numfmt.accumulate`.
         terms: Numbers of terms.
         data: What is summed; None is standard normal numbers.

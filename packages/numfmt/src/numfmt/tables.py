@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from numfmt._errors import not_a_format
 from numfmt.formats import FORMATS, FloatFormat
 
 __all__ = ["SPECIALS", "describe", "formats_table", "value_table", "value_text"]
@@ -282,16 +283,27 @@ HEADINGS = (
 )
 
 
-def formats_table(formats: Iterable[FloatFormat] | None = None) -> str:
+def formats_table(formats: Iterable[FloatFormat | str] | None = None) -> str:
     """The facts of formats as a Markdown table.
 
     Args:
-        formats: Which; None takes every constant.
+        formats: Which, or their names; None takes every constant.
 
     Returns:
         Markdown, made from the formats themselves, so that a page that calls this cannot be out of date.
+
+    Raises:
+        ValueError: For an unknown name.
+        TypeError: For something that is no floating-point format.
     """
-    chosen = list(FORMATS.values()) if formats is None else list(formats)
+    from numfmt.families import lookup
+
+    chosen = []
+    for given in FORMATS.values() if formats is None else formats:
+        fmt = lookup(given) if isinstance(given, str) else given
+        if not isinstance(fmt, FloatFormat):
+            raise TypeError(not_a_format("formats", fmt))
+        chosen.append(fmt)
     lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
     lines += ["| `" + "` | ".join((facts(fmt)[0], " | ".join(facts(fmt)[1:]))) + " |" for fmt in chosen]
     return "\n".join(lines)
