@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _tables import Row, best, have, main
+from _tables import Row, best_pair, have, main
 
 from numfmt import BF16, FP4_E2M1, FP8_E4M3, FP8_E5M2, FP16, TF32, FloatFormat, backend
 
@@ -40,14 +40,7 @@ def rounding(choice: str, dtype: type, seconds: float) -> list[Row]:
 
     def measure(fmt: FloatFormat, mode: str) -> tuple[float, float]:
         """Time of a rounding and of a copy, taken in turns so that both see the same machine."""
-        pairs = [
-            (
-                best(lambda: fmt.round(x, mode, rng=1, out=out), seconds / 4),
-                best(lambda: np.copyto(out, x), seconds / 4),
-            )
-            for _ in range(3)
-        ]
-        return min(p[0] for p in pairs), min(p[1] for p in pairs)
+        return best_pair(lambda: fmt.round(x, mode, rng=1, out=out), lambda: np.copyto(out, x), seconds)
 
     with backend(choice):
         for fmt in FORMATS:
@@ -76,7 +69,6 @@ def peers(dtype: type, seconds: float) -> list[Row]:
     """The same work in other libraries."""
     x = np.random.default_rng(0).standard_normal(PEER_SIZE).astype(dtype)
     out = np.empty_like(x)
-    copy = best(lambda: np.copyto(out, x), seconds)
     work: dict[str, Callable[[], Any]] = {}
     if have("ml_dtypes"):
         import ml_dtypes
@@ -105,7 +97,8 @@ def peers(dtype: type, seconds: float) -> list[Row]:
     for what, call in work.items():
         count = 1 << 14 if what.startswith("apytypes") else PEER_SIZE
         with np.errstate(all="ignore"):
-            time = best(call, seconds) * PEER_SIZE / count
+            time, copy = best_pair(call, lambda: np.copyto(out, x), seconds)
+        time *= PEER_SIZE / count
         rows.append(Row(what, f"2^20 {np.dtype(dtype).name}", per_number(time, PEER_SIZE), "ns", time / copy))
     return rows
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from _tables import Row, best, have, main
+from _tables import Row, best, best_pair, have, main
 
 import numfmt
 from numfmt import BF16, FP16, FP32, Accumulator, accumulate
@@ -180,10 +180,9 @@ def running_sums(columns: int, terms: int, seconds: float) -> list[Row]:
     table = [Row("unrounded float64 loop", shape, base, "ns/add", 1.0)]
 
     def timed(what: str, call: Callable[[], object], adds: int, goal: str = "") -> None:
-        # The loop and the sum in turns, so that both see the same machine.
-        pairs = [(best(call, seconds / 2), best(lambda: unrounded_loop(x), seconds / 4)) for _ in range(2)]
-        value, loop = min(p[0] for p in pairs) / adds * 1e9, min(p[1] for p in pairs) / x.size * 1e9
-        table.append(Row(what, shape, value, "ns/add", value / loop, goal))
+        time, loop = best_pair(call, lambda: unrounded_loop(x), seconds)
+        value = time / adds * 1e9
+        table.append(Row(what, shape, value, "ns/add", value / (loop / x.size * 1e9), goal))
 
     for name in ["numpy", *(["numba"] if have("numba") else [])]:
         with backend(name):
@@ -226,7 +225,7 @@ def products(seconds: float) -> list[Row]:
     rng, table = np.random.default_rng(0), []
 
     def timed(what: str, call: Callable[[], object], a: np.ndarray, b: np.ndarray, goal: str = "") -> None:
-        time, loop = best(call, seconds), best(lambda: unrounded_product(a, b), seconds / 2)
+        time, loop = best_pair(call, lambda: unrounded_product(a, b), seconds)
         rate = len(a) * b.size / time / 1e9
         table.append(Row(what, f"{len(a)}^3", rate, "GMAC/s", time / loop, goal))
 
