@@ -471,7 +471,7 @@ def test_the_template_runs_and_a_baseline_tells_what_got_worse(folder, capsys):
     assert "0 worse, 0 better" in capsys.readouterr().out
     (folder / "worse.py").write_text(text.replace("y = p / tl.sum(p, axis=0)", "y = p / tl.sum(p, axis=0) * 1.001"))
     assert main(["audit", "worse.py", *again[2:]]) == 1
-    out = capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
     assert out.startswith("FAIL")
     assert "Worse: the verdict was PASS WITH LIMITATIONS and is FAIL." in out
     assert "rms error was" in out

@@ -8,11 +8,13 @@ import io
 import os
 import shlex
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import tritongemm
 from tritongemm.errors import TritongemmError, UsageError
+from tritongemm.tables import WIDTH
 
 WRONG_USE = 2
 _INTERRUPTED, _PIPE_CLOSED = 130, 141
@@ -220,7 +222,8 @@ def _audit(options: argparse.Namespace) -> int:
         found = compare_with(options.baseline, before, result.as_dict())
         worse = found.worse
         result = result.beside(found.sentences())
-    print(f"{result.status}\n" + "\n".join(result.document.summary) if options.quiet else result)
+    summary = [textwrap.fill(s, WIDTH, break_on_hyphens=False) for s in result.document.summary]
+    print("\n".join([result.status, *summary]) if options.quiet else result)
     if not options.no_report:
         try:
             page, data = result.save(options.out)
@@ -233,7 +236,6 @@ def _audit(options: argparse.Namespace) -> int:
 # Options that have a meaning for GEMM kernels only, with their defaults.
 _PAIR_ONLY: dict[str, Any] = {
     "m": 8192, "n": 4096, "k": 6144, "out_dtype": None, "inputs": "uniform", "const": [], "grid": None,
-    "hardware": False,
     **{f"{name}_{letter}": default for letter in "ab" for name, default in (
         ("const", []), ("grid", None), ("config", 0), ("no_fusion", False), ("zeroed", False), ("precision", None))},
 }  # fmt: skip
@@ -279,6 +281,7 @@ def _audit_case(options: argparse.Namespace, case: Any) -> Any:
         value = getattr(options, name)
         words += [f"--{name}", str(value)] if value is not None else []
     words += ["--data", *options.data] if options.data else []
+    words += ["--hardware"] if options.hardware else []
     with Progress(quiet=options.quiet) as bar:
         return audit_case(
             case,
@@ -288,6 +291,7 @@ def _audit_case(options: argparse.Namespace, case: Any) -> Any:
             device=options.device,
             max_time=options.max_time,
             show=bar.show,
+            hardware=options.hardware,
             replay=shlex.join(words),
             data=data,
         )

@@ -257,7 +257,10 @@ def table(outcomes: dict[str, list[Outcome]], library: str) -> Table:
             report = outcomes[name][at].report
             cells += [f"{report.outside:,}", f"{report.outside_library or 0:,}", figure(report.max_abs, 2)]
         rows.append(cells)
-    columns = ["case", "outputs", f"{library}: of float64"]
-    for name in names:
-        columns += [f"{name}: of float64", "of the library", "max |e|"]
-    return Table(columns, rows, f"Outputs outside {TOLERANCE}")
+    letters = [chr(ord("A") + i) for i in range(len(names))]
+    columns = ["case", "outputs", "L: float64"]
+    for letter in letters:
+        columns += [f"{letter}: float64", f"{letter}: L", f"{letter}: max |e|"]
+    key = "; ".join(f"{letter}: {name}" for letter, name in zip(letters, names, strict=True))
+    notes = [f"{key}; L: {library}. float64: outside of the float64 product; L: outside of L's."]
+    return Table(columns, rows, f"Outputs outside {TOLERANCE}", notes)

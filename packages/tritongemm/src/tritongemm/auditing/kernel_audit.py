@@ -260,6 +260,7 @@ def audit_case(
     device: str = "auto",
     max_time: float = DEFAULT_MAX_TIME,
     show: Show | None = None,
+    hardware: bool = False,
     replay: str = "",
     data: Inputs | None = None,
 ) -> KernelAudit:
@@ -273,6 +274,7 @@ def audit_case(
         device: See `audit_kernel`.
         max_time: See `audit_kernel`.
         show: See `audit_kernel`.
+        hardware: Whether a CPU audit predicts the bits of an H200 instead of rounding every operation correctly.
         replay: The command that repeats the run.
         data: The user's own inputs, which are measured in place of the drawn ones.
 
@@ -298,7 +300,8 @@ def audit_case(
     sides = [Side("A", case.name, case.kernel)]
     if case.rival is not None:
         sides.append(Side("B", str(getattr(case.rival, "__name__", "rival")), case.rival))
-    run = _Run(case, place, dtype, tolerance, seed, started, started + max_time, show)
+    floats = "hardware" if hardware else "ieee"
+    run = _Run(case, place, dtype, tolerance, seed, started, started + max_time, show, floats)
     if data is None:
         show("comparing payloads", 0)
         algebra = compare_payloads(case, place.kind, dtype, seed, _ALGEBRA_SHARE * max_time)
@@ -410,6 +413,7 @@ class _Run:
     started: float
     deadline: float
     show: Show
+    floats: str = "ieee"
 
     @property
     def gradients(self) -> tuple[str, ...]:
@@ -500,7 +504,7 @@ class _Run:
         try:
             if isinstance(self.place, CpuPlace):
                 watch = Watch(self.deadline)
-                with fpsan_tools.on_cpu("ieee", observer=watch) as session:
+                with fpsan_tools.on_cpu(self.floats, observer=watch) as session:
                     outputs = call(side.function, inputs, self.gradients, spec.seed)
                 launches = session.launches
                 side.launched = max(side.launched, len(launches))

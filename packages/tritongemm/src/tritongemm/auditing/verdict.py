@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from tritongemm.accuracy import ErrorReport
 from tritongemm.auditing.algebra import ESSENTIAL, NOT_APPLICABLE, AlgebraEvidence
 from tritongemm.auditing.contestants import Contestant
-from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, RoundingEvidence
+from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, LIBRARY, RoundingEvidence
 from tritongemm.auditing.sweep import Swept
 from tritongemm.matrices import DTYPES
 from tritongemm.tables import figure
@@ -177,6 +177,7 @@ def _judge_rounding(
             f"The reference ({name}) is itself off by {100 * reference.rms_abs / reference.golden_rms:.0f} % of the "
             "results' size (rms), so "
             f"comparing with it says nothing: the median condition number is {figure(reference.kappa['0.5'])}."
+            + _two_orders(e)
         )
     beyond = reference.not_finite + reference.may_overflow
     if beyond > _MOST_NOT_FINITE * reference.outputs:
@@ -217,6 +218,17 @@ def _judge_rounding(
         v.limitations.append(
             f"Only {e.evaluated:,} of {e.planned:,} sampled outputs fitted into the time (--max-time)."
         )
+
+
+def _two_orders(e: RoundingEvidence) -> str:
+    """How far two legitimate orders of summation are from float64, where both were computed."""
+    if CHAIN not in e.main or LIBRARY not in e.main:
+        return ""
+    chain, library = e.main[CHAIN], e.main[LIBRARY]
+    return (
+        f" Two legitimate orders, {e.names[CHAIN]} and {e.names[LIBRARY]}, err by {figure(chain.rms_abs)} and "
+        f"{figure(library.rms_abs)} rms where results are {figure(chain.golden_rms)}."
+    )
 
 
 def _judge_swept(v: Verdict, c: Contestant, swept: Swept, e: RoundingEvidence) -> None:
