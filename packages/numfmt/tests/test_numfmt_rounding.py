@@ -111,6 +111,25 @@ def test_every_code_of_a_format_in_every_mode_and_policy(name):
     assert check_points(name, limit=None if small else 3000) > 1000
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [name for name in ALL if oracle_of(name).bits <= 16])
+def test_every_code_midpoint_and_their_neighbours_in_every_mode_and_policy(name):
+    fmt, oracle = make(name), oracle_of(name)
+    _, values, middles = oracle._arrays
+    exact = np.concatenate([values, middles])
+    for carrier in (np.float64, np.float32):
+        with np.errstate(over="ignore", under="ignore"):
+            near = exact.astype(carrier)
+        near = near[np.isfinite(near)]
+        x = np.concatenate([near, np.nextafter(near, carrier(np.inf)), np.nextafter(near, carrier(0))])
+        x = np.concatenate([x, -x, carrier([np.inf, -np.inf])])
+        for mode in MODES:
+            for policy in policies(ALL[name]):
+                expected = oracle.round_array(widen(x), mode, policy)
+                got = fmt.round(x, mode, overflow=policy)
+                assert_same(got, expected, x, f"{name} {mode} {policy} {carrier.__name__}")
+
+
 @pytest.mark.parametrize("name", [name for name in ALL if oracle_of(name).bits <= 9])
 def test_every_code_and_midpoint_to_nearest(name):
     fmt, oracle = make(name), oracle_of(name)
