@@ -136,6 +136,24 @@ def test_a_grid_has_one_axis():
             assert len(launch.grid) == 1
 
 
+def test_far_elements_of_what_the_epilogue_reads_count_too():
+    x = np.ones((2, 2), np.float16)
+    memory = np.zeros(2**31 + 4, np.uint8)  # pages that nobody touches
+    far = typed(np.lib.stride_tricks.as_strided(memory, (2,), (2**31,)), "fp8e4m3fn")
+    rows = typed(np.lib.stride_tricks.as_strided(memory, (2, 1), (2**31, 1)), "fp8e4m3fn")
+    one = typed(np.zeros((1, 1), np.uint8), "fp8e4m3fn")
+
+    def wide(**more):
+        return Operands.of(x, x.copy(), modes.get("ieee"), epilogue=Epilogue(**more)).wide
+
+    assert not wide(scale_a=one, scale_b=one)
+    assert wide(scale_a=rows, scale_b=one)
+    assert wide(bias=far)
+    matrix = typed(np.lib.stride_tricks.as_strided(memory, (2, 2), (2**31, 1)), "fp8e4m3fn")
+    assert wide(beta=1.0, c=matrix)
+    assert not wide(beta=0.0, c=matrix)  # not read
+
+
 def test_offsets_are_computed_in_64_bits_where_they_need_them():
     near = typed(np.zeros((4, 4), np.uint8), "fp8e4m3fn")
     memory = np.zeros(2**31 + 4, np.uint8)  # pages that nobody touches

@@ -28,7 +28,7 @@ from tritongemm.errors import UsageError
 from tritongemm.kernels.blocked import blocked_config
 from tritongemm.kernels.epilogue import deliver
 from tritongemm.kernels.mainloop import load_a, load_b
-from tritongemm.kernels.problems import Operands, home, launch
+from tritongemm.kernels.problems import LARGEST_INT32, Operands, home, launch, reach
 from tritongemm.kernels.tiles import extent, tile_of
 from tritongemm.promises import Error, Promise, rounded
 
@@ -131,6 +131,7 @@ def block_scaled(operands: Operands, scale_a: Any, scale_b: Any, config: Config 
     scales = (scale_a, scale_b, *strides_of(scale_a, "scale_a"), *strides_of(scale_b, "scale_b"))
     arguments = (*operands.arguments(), *operands.finishing_arguments(), *scales)
     constants = {**operands.finishing(), **config.blocks, **config.options}
+    constants["WIDE"] |= any(reach(x, "scale") > LARGEST_INT32 for x in (scale_a, scale_b))
     launch(block_scaled_kernel, grid, operands, *arguments, **constants)
 
 

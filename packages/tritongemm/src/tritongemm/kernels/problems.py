@@ -151,10 +151,10 @@ class Operands:
     @cached_property
     def wide(self) -> bool:
         """Whether some offset inside a matrix does not fit into 32 bits."""
-        matrices = {"a": self.a, "b": self.b, "out": self.out}
-        if self.epilogue.reads_c:
-            matrices["c"] = self.epilogue.c
-        return any(reach(x, name) > LARGEST_INT32 for name, x in matrices.items())
+        e = self.epilogue
+        read = {"c": e.c if e.reads_c else None, "bias": e.bias, "scale_a": e.scale_a, "scale_b": e.scale_b}
+        matrices = {"a": self.a, "b": self.b, "out": self.out, **read}
+        return any(reach(x, name) > LARGEST_INT32 for name, x in matrices.items() if x is not None)
 
     @property
     def empty(self) -> bool:
