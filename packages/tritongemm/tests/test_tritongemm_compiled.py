@@ -16,6 +16,8 @@ from tritongemm_compiling import compiled, recorded  # noqa: E402
 
 from tritongemm import dispatch, modes  # noqa: E402
 from tritongemm.configurations import Config  # noqa: E402
+from tritongemm.kernels.epilogue import Epilogue  # noqa: E402
+from tritongemm.kernels.problems import Operands  # noqa: E402
 
 pytestmark = pytest.mark.triton
 
