@@ -3,6 +3,8 @@
 import math
 import pathlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -160,15 +162,27 @@ def test_auto_errs_no_more_than_the_plain_sum(data, K):
     assert rms["auto"] <= rms["ieee"]
 
 
-def test_auto_depends_on_the_type_and_on_k_alone():
-    for rows in (1, 8):
-        a, b = random(rows, 64), random(64, 5)
-        assert same_bits(tritongemm.mm(a, b, precision="auto"), tritongemm.mm(a, b, precision="fp16x3"))
-        assert same_bits(tritongemm.predict(a, b, precision="auto"), tritongemm.mm(a, b, precision="fp16x3"))
-        a, b = a[:, :63], b[:63]
-        assert same_bits(tritongemm.mm(a, b, precision="auto"), tritongemm.mm(a, b))
+def test_auto_takes_the_mode_that_the_numbers_allow():
+    rng = np.random.default_rng(1)
+    a, b = random(5, 1024), random(1024, 6)
+    chosen = {
+        "int8x6": (a, b),
+        "fp16x3": (a * np.where(rng.random(a.shape) < 0.01, 100, 1).astype("f"), b),
+        "bf16x6": (a * np.exp2(rng.integers(-30, 31, a.shape)).astype("f"), b),
+        "ieee": (a[:, :8], b[:8]),
+    }
+    for mode, (x, y) in chosen.items():
+        got = tritongemm.mm(x, y, precision="auto")
+        assert same_bits(got, tritongemm.mm(x, y, precision=mode)), mode
+        assert same_bits(got, tritongemm.predict(x, y, precision="auto"))
+
+
+def test_auto_of_other_types_is_ieee():
     a, b = random(3, 64).astype(np.float16), random(64, 5).astype(np.float16)
     assert same_bits(tritongemm.mm(a, b, precision="auto"), tritongemm.mm(a, b))
+    assert same_bits(tritongemm.predict(a, b, precision="auto"), tritongemm.mm(a, b))
+    batch = tritongemm.bmm(a[None].astype(np.float64), b[None].astype(np.float64), precision="auto")
+    assert same_bits(batch, tritongemm.bmm(a[None].astype(np.float64), b[None].astype(np.float64)))
 
 
 def test_an_operand_that_was_prepared_has_the_bits_of_its_mode():
@@ -314,6 +328,35 @@ def test_exported_names_exist_and_are_documented():
     for name in tritongemm.__all__:
         value = getattr(tritongemm, name)
         assert name == "__version__" or value.__doc__, name
+
+
+def test_without_triton_sums_are_predicted_and_the_rest_says_why_not():
+    code = """
+import sys
+sys.modules["triton"] = None
+import numpy as np, tritongemm
+from tritongemm.errors import Unavailable
+a, b = np.ones((2, 3, 4), "f"), np.ones((2, 4, 5), "f")
+assert (tritongemm.mm(a[0], b[0]) == 4).all() and (tritongemm.bmm(a, b, precision="tf32") == 4).all()
+out = np.empty((3, 5))
+assert tritongemm.mm(a[0], b[0], out=out) is out and (out == 4).all()
+assert (tritongemm.linear(a, b[0].T, out_dtype="fp16") == 4).all()
+for call in (
+    lambda: tritongemm.mm(a[0], b[0], alpha=2),
+    lambda: tritongemm.mm(a[0], b[0], config=tritongemm.Config(kernel="blocked")),
+    lambda: tritongemm.grouped_mm(a, b),
+    lambda: tritongemm.tune(a[0], b[0]),
+):
+    try:
+        call()
+    except Unavailable as error:
+        assert "pip install" in str(error), error
+    else:
+        raise AssertionError
+print("done")
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (found.stdout.strip(), found.stderr) == ("done", "")
 
 
 # ------------------------------------------------------------------------------------------------------------- the page

@@ -379,11 +379,15 @@ def grouped_mm(
         check_settings(activation, precision, element_of(a, "a"))
         if torch_kind and eager.observed((a, b)):
             raise UsageError(f"list_a[{i}], list_b[{i}]: grouped_mm records no gradients; use mm, or torch.no_grad().")
-    if not list_a:
+    if len(list_a) == 0:
         return []
-    from tritongemm.dispatch import grouped_product
-    from tritongemm.kernels.epilogue import Epilogue
+    try:
+        from tritongemm.dispatch import grouped_product
+        from tritongemm.kernels.epilogue import Epilogue
+    except ImportError as error:
+        from tritongemm import execution
 
+        raise execution.without_triton(error) from None
     return grouped_product(
         list_a,
         list_b,

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from typing import Any
+
+import numpy as np
 
 from tritongemm import automatic, eager, launches, store, tuning
 from tritongemm.configurations import Config
 from tritongemm.eager import extent
-from tritongemm.elements import address_of, element_named, element_of, empty_like, is_typed, strides_of
+from tritongemm.elements import (
+    address_of,
+    element_named,
+    element_of,
+    empty_like,
+    is_typed,
+    strides_of,
+    values_of,
+    write_values,
+)
+from tritongemm.errors import Unavailable
 from tritongemm.matrices import is_cuda, is_torch
 
 
@@ -46,10 +57,14 @@ def product(
     Returns:
         `out`, or a new matrix.
     """
-    from tritongemm.dispatch import product as dispatched
-    from tritongemm.kernels.epilogue import Epilogue
-
     precision = automatic.resolved(precision, a)
+    try:
+        from tritongemm.dispatch import product as dispatched
+        from tritongemm.kernels.epilogue import Epilogue
+    except ImportError as error:
+        if is_cuda(a) or config is not None or not (alpha == 1 and beta == 0 and bias is None and activation is None):
+            raise without_triton(error) from None
+        return _predicted(a, b, out, precision, out_dtype)
     epilogue = Epilogue(alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
     target = _apart(out, a, b, bias, c)
     with _on_device_of(a):
@@ -59,6 +74,34 @@ def product(
             mode=precision, out=target, out_dtype=out_dtype, epilogue=epilogue, config=config, invariant=invariant,
         )  # fmt: skip
     return _delivered(result, out)
+
+
+def without_triton(error: ImportError) -> Unavailable:
+    """What to raise where kernels cannot be compiled.
+
+    Args:
+        error: Why Triton cannot be imported.
+    """
+    return Unavailable(
+        f"Triton cannot be imported ({error}). Without it products on the CPU are predicted as long as they have no "
+        "alpha, c, bias, activation or config, and nothing runs on a GPU. On Linux: pip install triton."
+    )
+
+
+def _predicted(a: Any, b: Any, out: Any, precision: str, out_dtype: Any) -> Any:
+    """A product on the CPU that is just the sums, rounded: its mode's prediction, for which nothing is compiled."""
+    from tritongemm.modes import get
+
+    shape = (*(int(n) for n in a.shape[:-1]), int(b.shape[-1]))
+    types = (element_of(a, "a").name, element_of(b, "b").name)
+    element = element_of(a, "a") if out_dtype is None else element_named(str(out_dtype))
+    result = empty_like(a, shape, element) if out is None else out
+    wide = [values_of(x, element_of(x, name)) for name, x in (("a", a), ("b", b))]
+    batches = [x[None] if len(shape) == 2 else x for x in wide]
+    sums = [get(precision).predict(x, y, types=types) for x, y in zip(*batches, strict=True)]
+    if sums:
+        write_values(result, np.stack(sums).reshape(shape), element_of(result, "out"))
+    return result
 
 
 def recorded(tensors: tuple[Any, Any, Any, Any], given_out: Any, settings: tuple[Any, ...], *arguments: Any) -> Any:
@@ -100,15 +143,17 @@ def scaled_product(
     config: Config | str | None,
 ) -> Any:
     """The product of scaled matrices; arguments as `product`'s and `tritongemm.scaled_mm`'s."""
-    dispatch: Any = importlib.import_module("tritongemm.dispatch")
-    from tritongemm.kernels.epilogue import Epilogue
-
+    try:
+        from tritongemm.dispatch import scaled_product as dispatched
+        from tritongemm.kernels.epilogue import Epilogue
+    except ImportError as error:
+        raise without_triton(error) from None
     epilogue = Epilogue(bias=bias, activation=activation)
     target = _apart(out, a, b, bias, None)
     if isinstance(config, str):  # what is kept is kept for plain products
         config = None
     with _on_device_of(a):
-        result = dispatch.scaled_product(
+        result = dispatched(
             a, b, scale_a, scale_b,
             mode=precision, out=target, out_dtype=out_dtype, epilogue=epilogue, config=config, invariant=invariant,
         )  # fmt: skip

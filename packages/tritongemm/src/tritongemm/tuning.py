@@ -323,11 +323,15 @@ def tune(
     Raises:
         UsageError: Arguments do not fit, a graph is being captured, or there is nothing to time.
     """
-    from tritongemm import modes
-    from tritongemm.kernels.epilogue import Epilogue
-    from tritongemm.kernels.problems import Operands
+    from tritongemm import automatic, execution, modes
     from tritongemm.operands import expanded, result_element
 
+    try:
+        from tritongemm.kernels.epilogue import Epilogue
+        from tritongemm.kernels.problems import Operands
+    except ImportError as error:
+        raise execution.without_triton(error) from None
+    precision = automatic.resolved(precision, a)
     if c is not None:
         c = expanded("tune", "c", c, (*a.shape[:-1], b.shape[-1]))
     epilogue = Epilogue(alpha=float(alpha), beta=float(beta), c=c, bias=bias, activation=activation)
