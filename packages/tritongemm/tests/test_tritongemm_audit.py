@@ -146,6 +146,8 @@ def test_the_planted_kernel_without_mistake_passes():
         ),
         ("first step skipped", ["the first 32 products are left out", "wrong for whole tiles too"]),
         ("bf16 operands", ["both operands are converted to a 16-bit type first"]),
+        ("fp16 sum", ["Computed without any rounding it is the matrix product", "a narrower type on the way", "fp16"]),
+        ("second step twice", ["are counted twice"]),
         ("negated", ["the product with the opposite sign"]),
         ("doubled", ["2 times the product"]),
         ("accumulates", ["the product added to what C held before"]),

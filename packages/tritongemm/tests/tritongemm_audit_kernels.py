@@ -112,6 +112,11 @@ def planted_kernel(
             x = x.to(tl.bfloat16)
             y = y.to(tl.bfloat16)
         total = tl.dot(x, y, total, input_precision="ieee")
+        if MISTAKE == "fp16 sum":
+            total = total.to(tl.float16).to(tl.float32)
+        if MISTAKE == "second step twice":
+            if start == BLOCK_K:
+                total = tl.dot(x, y, total, input_precision="ieee")
     if MISTAKE == "negated":
         total = -total
     if MISTAKE == "doubled":

@@ -16,9 +16,19 @@ import numpy as np
 
 import fpsan_tools
 from fpsan_tools import algebra
+from tritongemm.assertions import closeness
 from tritongemm.auditing.algebra import AlgebraEvidence, Trial, golden_payloads, trial_operands
 from tritongemm.auditing.contestants import Contestant
-from tritongemm.auditing.devices import PAYLOADS, UNTOUCHED, Array, Device, codes_of
+from tritongemm.auditing.devices import (
+    EXACT,
+    FLOATS,
+    PAYLOADS,
+    UNTOUCHED,
+    Array,
+    Device,
+    NoPayloads,
+    codes_of,
+)
 from tritongemm.auditing.regions import region
 from tritongemm.errors import KernelFailed
 
@@ -256,6 +266,25 @@ def _rounded_operands(trial: Trial, codes: Array, dtypes: tuple[str, str], versi
     return ""
 
 
+def _only_rounding(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, str]) -> str:
+    """Whether a kernel is right in float64, and what its floats look like then: a conversion changes payloads."""
+    found = []
+    for domain in (EXACT, FLOATS):
+        try:
+            codes = device.run(c, trial.a, trial.b, dtypes, domain=domain, layout=trial.layout).codes
+        except (fpsan_tools.FpsanError, KernelFailed, NoPayloads):
+            return ""
+        found.append(closeness(fpsan_tools.typed(codes, dtypes[1]), trial.a, trial.b, name=c.name))
+    exact, floats = found
+    if not exact.passed:
+        return ""
+    looks = f": {floats.looks_like.text}" if floats.looks_like is not None else ""
+    return (
+        "Computed without any rounding it is the matrix product; what differs is a conversion to a narrower type on "
+        f"the way{looks}."
+    )
+
+
 def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, str], seed: int) -> list[str]:
     """Runs a wrong kernel again with packed rows and on whole tiles, to see what the mistake depends on.
 
@@ -269,6 +298,9 @@ def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, 
     Returns:
         At most one sentence.
     """
+    rounding = _only_rounding(c, trial, device, dtypes)
+    if rounding:
+        return [rounding]
     tiles = {"M": max(c.tile("rows"), 4), "N": max(c.tile("columns"), 4), "K": max([4, *c.steps()])}
     sizes = {"M": trial.M, "N": trial.N, "K": trial.K}
     whole = {d: max(1, sizes[d] // tiles[d]) * tiles[d] for d in sizes}
