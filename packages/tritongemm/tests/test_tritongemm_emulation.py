@@ -350,7 +350,7 @@ def test_zero_rows_and_results_beyond_the_range(arithmetic):
     assert (small.view(np.uint32) == 0).all(), "+0, never -0"
 
 
-# -------------------------------------------------------------------------------------------------------------- prepared
+# ------------------------------------------------------------------------------------------------------------- prepared
 def test_prepared_operands_on_the_cpu():
     a, b = draw("uniform", (5, 400), 1), draw("uniform", (400, 6), 2)
     ready = emulation.prepare(b)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tritongemm.configurations import Config
-from tritongemm.emulation import LEAST_FP16_K
 from tritongemm.kernels.problems import Operands
 from tritongemm.matrices import is_cuda
 
@@ -46,14 +45,39 @@ def _configure_tensor_core(operands: Operands) -> Config:
     return warp_specialised.configure(operands)
 
 
+def _takes_split(operands: Operands, config: Config | None) -> bool:
+    if not is_hopper(operands.a):
+        return False
+    from tritongemm.kernels.hopper import warp_specialised
+
+    return warp_specialised.supports_split(operands, config)
+
+
+def _split(operands: Operands, config: Config) -> None:
+    from tritongemm.kernels.hopper import warp_specialised
+
+    warp_specialised.run_split(operands, config)
+
+
+def _configure_split(operands: Operands) -> Config:
+    from tritongemm.kernels.hopper import warp_specialised
+
+    return warp_specialised.configure_split(operands)
+
+
+def _split_bits(operands: Operands, config: Config) -> str:
+    from tritongemm.kernels.hopper import warp_specialised
+
+    return warp_specialised.split_bits(operands, config)
+
+
 def _takes_emulated(operands: Operands, config: Config | None) -> bool:
     if operands.mode.name not in EMULATED or operands.types != ("fp32", "fp32") or not is_hopper(operands.a):
         return False
     if str(operands.out.dtype) == "torch.float64" or operands.epilogue.scale_a is not None:
         return False
-    if operands.mode.name == "auto" and operands.K < LEAST_FP16_K:
-        return False
-    return operands.mode.name != "bf16x6" or operands.M * operands.N * operands.K >= _LEAST_SPLIT_WORK
+    named = config is not None or operands.mode.name != "bf16x6"
+    return named or operands.M * operands.N * operands.K >= _LEAST_SPLIT_WORK
 
 
 def _emulated(operands: Operands, config: Config) -> None:
@@ -106,5 +130,6 @@ def register_all(register: Callable[[Any], Any], candidate: Callable[..., Any]) 
     register(
         candidate("warp_specialised", _tensor_core, _takes_tensor_core, _promised, _configure_tensor_core, priority=10)
     )
+    register(candidate("warp_specialised_split", _split, _takes_split, _split_bits, _configure_split, priority=12))
     register(candidate("simt", _simt, _takes_simt, _promised, _configure_simt, priority=10))
     register(candidate("emulated", _emulated, _takes_emulated, _promised, _configure_emulated, priority=11))

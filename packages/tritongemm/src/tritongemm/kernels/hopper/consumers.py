@@ -44,7 +44,8 @@ def chained(
     total = warpgroup_mma_init(zero)
     for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
         tile_m, tile_n = tiles.place(tile)
-        for step in range(tiles.steps):
+        part, _, steps = tiles.part(tile)
+        for step in range(steps):
             ring.wait_full(stage, phase)
             total = warpgroup_mma(
                 ring.a_tile(stage, 0, group), ring.b_tile(stage, 0), total,
@@ -56,7 +57,7 @@ def chained(
         done = warpgroup_mma_wait(0, deps=[total])
         ring.free(ring.previous(stage), True)
         row = tile_m * BM + group * ROWS
-        store(c_desc, leave, done, row, tile_n * BN, group)
+        store(c_desc, leave, done, row, tile_n * BN, part, group)
         if leave.ALPHA or leave.ADD or leave.BIAS or leave.FACTORS or leave.ACTIVATION is not None:
             total = warpgroup_mma_init(zero)  # not `done`, whose registers such an epilogue needs
         else:
@@ -98,7 +99,7 @@ def promoted_pairs(
             total = total + second
             stage, phase = ring.next(after, after_phase)
         row = tile_m * BM + group * ROWS
-        store(c_desc, leave, total, row, tile_n * BN, group)
+        store(c_desc, leave, total, row, tile_n * BN, 0, group)
     tma.store_wait(0)
 
 
@@ -141,7 +142,7 @@ def promoted_parts(
             total = total + part
             stage, phase = ring.next(stage, phase)
         row = tile_m * BM + group * ROWS
-        store(c_desc, leave, total, row, tile_n * BN, group)
+        store(c_desc, leave, total, row, tile_n * BN, 0, group)
     tma.store_wait(0)
 
 
@@ -189,7 +190,7 @@ def integers(
         ring.free(ring.previous(stage), True)
         row = tile_m * BM + group * ROWS
         total = x0.to(gl.float32) * 65536.0 + (x1.to(gl.float32) * 256.0 + x2.to(gl.float32))
-        store(c_desc, leave, total, row, tile_n * BN, group)
+        store(c_desc, leave, total, row, tile_n * BN, 0, group)
         g0 = warpgroup_mma_init(zero)  # not x0, whose registers the epilogue needs
         g1 = warpgroup_mma_init(zero)
         g2 = warpgroup_mma_init(zero)

@@ -116,7 +116,9 @@ def multiply(
     _guarded(
         a, b, out, first, epilogue, facts[:4], replace(first.limits(K), otherwise=LEAVE), None, None, None, first.shape
     )
-    _guarded(a, b, out, second, epilogue, facts[4:], second.limits(K), None, None, facts, second.shape)
+    # Sums too short for fp16x3 are so few operations that fp32 arithmetic is the fastest.
+    slow = second.limits(K) if K >= emulation.LEAST_FP16_K else replace(second.limits(K), otherwise=emulation.IEEE)
+    _guarded(a, b, out, second, epilogue, facts[4:], slow, None, None, facts, second.shape)
     return facts
 
 

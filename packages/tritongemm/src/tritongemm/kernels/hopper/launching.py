@@ -96,6 +96,7 @@ def launch(
     scales: Scales | None = None,
     epilogue: Epilogue | None = None,
     gate: Gate | None = None,
+    share: int = 0,
 ) -> None:
     """Computes a product on the GPU of its operands.
 
@@ -111,26 +112,29 @@ def launch(
         scales: Powers of two per row and column.
         epilogue: What happens to the sums.
         gate: When to compute at all.
+        share: Steps of BLOCK_K per part of k, for `out` of shape (parts, M, N), contiguous; 0: k is not cut.
     """
     epilogue = Epilogue() if epilogue is None else epilogue
+    split_k = share > 0
+    sums, out = out, out[0] if split_k else out
     M, N = out.shape
     dtype, result = gluon_type(a), gluon_type(out)
-    split, share = (True, False) if shape.ctas == 2 else (None, None)
+    split, shared = (True, False) if shape.ctas == 2 else (None, None)
     rows, piece = shape.block_m // shape.groups, shape.block_n >> shape.halvings
     a_tile = [rows, shape.block_k] if a_axis == 1 else [shape.block_k, rows]
     b_tile = [shape.block_n, shape.block_k] if b_axis == 0 else [shape.block_k, shape.block_n]
     c_layout = tile_layout(rows, piece, result, split)
-    engine = storable(out)
+    engine = storable(out) and not split_k
     c = epilogue.c if epilogue.reads_c else None
     bias = epilogue.bias
     along_c = (0, 0) if c is None else strides_of(c, "c")
-    tiles = -(-M // shape.block_m) * -(-N // shape.block_n)
+    tiles = -(-M // shape.block_m) * -(-N // shape.block_n) * (int(sums.shape[0]) if split_k else 1)
     programs = min(tiles, multiprocessors(out.device.index) // shape.ctas)
     launches.launch(
         product_kernel,
         (programs,),
         descriptor(a if a_axis == 1 else a.t(), a_tile, tile_layout(*a_tile, dtype, split)),
-        descriptor(b.t() if b_axis == 0 else b, b_tile, tile_layout(*b_tile, dtype, share)),
+        descriptor(b.t() if b_axis == 0 else b, b_tile, tile_layout(*b_tile, dtype, shared)),
         descriptor(out, [rows, piece], c_layout) if engine else None,
         out,
         out if c is None else c,
@@ -147,6 +151,8 @@ def launch(
         N,
         K,
         *part_rows,
+        share,
+        M * N,
         out.stride(0),
         *along_c,
         0 if bias is None else strides_of(bias, "bias")[0],
@@ -175,6 +181,7 @@ def launch(
         BIAS=bias is not None,
         ACTIVATION=epilogue.activation,
         GATED=gate is not None,
+        SPLIT=split_k,
         num_warps=4,
         num_ctas=shape.ctas,
         maxnreg=168,

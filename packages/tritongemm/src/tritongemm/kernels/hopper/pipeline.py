@@ -24,23 +24,38 @@ _FARTHEST = gl.constexpr(252)
 class Tiles:
     """The tiles of a result, numbered so that GROUP rows of tiles share their columns of B in the cache.
 
-    A program that takes no part, because a guard chose another kernel, sees `count` = 0.
+    A program that takes no part, because a guard chose another kernel, sees `count` = 0. With SPLIT every tile occurs
+    once per part of k: `share` steps each, the last part what is left.
     """
 
     rows: gl.tensor
     columns: gl.tensor
     steps: gl.tensor
     count: gl.tensor
+    share: gl.tensor
     GROUP: gl.constexpr
+    SPLIT: gl.constexpr
 
     @gluon.jit
     def place(self, tile):
         """Row and column of a tile, in tiles."""
+        if self.SPLIT:
+            tile = tile % (self.rows * self.columns)
         group = tile // (self.GROUP * self.columns)
         first = group * self.GROUP
         height = gl.minimum(self.rows - first, self.GROUP)
         inside = tile - group * self.GROUP * self.columns
         return first + inside % height, inside // height
+
+    @gluon.jit
+    def part(self, tile):
+        """Which part of k a tile is of, its first step, and how many it has."""
+        if self.SPLIT:
+            part = tile // (self.rows * self.columns)
+            first = part * self.share
+            return part, first, gl.minimum(self.share, self.steps - first)
+        else:
+            return 0, 0, self.steps
 
 
 @aggregate
@@ -161,10 +176,10 @@ def load_tiles(
     CLUSTER: gl.constexpr = gl.num_ctas() == 2
     stage = gl.to_tensor(0)
     phase = gl.to_tensor(0)
-    steps = (tiles.steps + UNROLL - 1) // UNROLL * UNROLL
     for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
         tile_m, tile_n = tiles.place(tile)
-        for step in range(steps):
+        _, first, steps = tiles.part(tile)
+        for step in range(first, first + (steps + UNROLL - 1) // UNROLL * UNROLL):
             mbarrier.wait(ring.empty.index(stage), phase ^ 1)
             if CLUSTER:
                 mbarrier.wait(ring.pair.index(stage), phase ^ 1)
@@ -193,7 +208,7 @@ class Exit:
 
     Attributes:
         buffers: Shared memory that pieces of the result pass through.
-        out: The result's first element, `stride` elements between its rows.
+        out: The result's first element, `stride` elements between its rows, `part_stride` between parts of k.
         add: The matrix that beta multiplies, `add_stride_m` and `add_stride_n` elements between rows and columns.
         bias: One number per column, `bias_stride` elements apart.
         row_factors: Scales of A's rows, `row_stride` elements apart (0: one for all).
@@ -219,6 +234,7 @@ class Exit:
     M: gl.tensor
     N: gl.tensor
     stride: gl.tensor
+    part_stride: gl.tensor
     add_stride_m: gl.tensor
     add_stride_n: gl.tensor
     bias_stride: gl.tensor
@@ -317,7 +333,7 @@ def finish(total, leave, row, column):
 
 
 @gluon.jit
-def store(c_desc, leave, x, row, column, group: gl.constexpr):
+def store(c_desc, leave, x, row, column, part, group: gl.constexpr):
     """Finishes and stores a warpgroup's rows of the result, piece by piece through shared memory.
 
     Piece by piece, because a thread that holds a whole tile's sums has few registers left for exponents and addends.
@@ -339,5 +355,5 @@ def store(c_desc, leave, x, row, column, group: gl.constexpr):
             buffer.store(y)
             m = row + gl.arange(0, ROWS, gl.SliceLayout(1, WIDE))
             n = column + q * PIECE + gl.arange(0, PIECE, gl.SliceLayout(0, WIDE))
-            at = leave.out + m.to(gl.int64)[:, None] * leave.stride + n[None, :]
+            at = leave.out + part * leave.part_stride + m.to(gl.int64)[:, None] * leave.stride + n[None, :]
             gl.store(at, buffer.load(WIDE), mask=(m < leave.M)[:, None] & (n < leave.N)[None, :])

@@ -14,6 +14,8 @@ _SIZES = [
     "K",
     "a_rows",
     "b_rows",
+    "share",
+    "stride_cp",
     "stride_cm",
     "stride_dm",
     "stride_dn",
@@ -45,6 +47,8 @@ def product_kernel(
     K,
     a_rows,
     b_rows,
+    share,
+    stride_cp,
     stride_cm,
     stride_dm,
     stride_dn,
@@ -74,12 +78,14 @@ def product_kernel(
     BIAS: gl.constexpr,
     ACTIVATION: gl.constexpr,
     GATED: gl.constexpr,
+    SPLIT: gl.constexpr,
 ):
     """C = activation(alpha·A·B + beta·D + bias), tile by tile, if gate_ptr holds gate_value or GATED is false.
 
     Args:
         a_desc: Descriptor of A, its parts below each other every a_rows rows.
         b_desc: Descriptor of B, likewise every b_rows rows.
+        share: Steps over k per part, if SPLIT: each part is a result of its own, stride_cp elements apart.
         c_desc: Descriptor of C, None unless TMA.
         c_ptr, d_ptr, bias_ptr, row_factors, column_factors, row_exponents, column_exponents, gate_ptr: First elements;
             anything where not used.
@@ -87,18 +93,21 @@ def product_kernel(
     """
     rows = gl.cdiv(M, BLOCK_M)
     columns = gl.cdiv(N, BLOCK_N)
+    steps = gl.cdiv(K, BLOCK_K)
     count = rows * columns
+    if SPLIT:
+        count = count * gl.cdiv(steps, share)
     if GATED:
         count = gl.where(gl.load(gate_ptr) == gate_value, count, 0)
-    tiles = Tiles(rows, columns, gl.cdiv(K, BLOCK_K), count, GROUP_M)  # type: ignore[call-arg]
+    tiles = Tiles(rows, columns, steps, count, share, GROUP_M, SPLIT)  # type: ignore[call-arg]
     ring = make_ring(a_desc, b_desc, STAGES, PARTS, GROUPS, A_MK, B_NK)
     buffers = gl.allocate_shared_memory(
         c_ptr.dtype.element_ty, [GROUPS * BUFFERS, BLOCK_M // GROUPS, BLOCK_N >> HALVINGS], C_LAYOUT
     )
     leave = Exit(  # type: ignore[call-arg]
         buffers, c_ptr, d_ptr, bias_ptr, row_factors, column_factors, row_exponents, column_exponents, alpha, beta, M,
-        N, stride_cm, stride_dm, stride_dn, stride_bias, stride_sa, stride_sb, SCALED, FACTORS, ALPHA, ADD, BIAS,
-        ACTIVATION, TMA, BUFFERS, HALVINGS,
+        N, stride_cm, stride_cp, stride_dm, stride_dn, stride_bias, stride_sa, stride_sb, SCALED, FACTORS, ALPHA, ADD,
+        BIAS, ACTIVATION, TMA, BUFFERS, HALVINGS,
     )  # fmt: skip
     # The tuples stand where they are used: the front end would turn a string in an assigned tuple into a tensor.
     if GROUPS == 2:

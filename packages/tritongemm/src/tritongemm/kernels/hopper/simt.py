@@ -29,6 +29,7 @@ from tritongemm.kernels.hopper.warp_specialised import products
 from tritongemm.kernels.problems import Operands
 
 NAME = "simt"
+_AHEAD = False
 _SIZES = ["M", "N", "K", "alpha", "beta", "stride_om", "stride_dm", "stride_dn", "stride_bias"]
 
 
@@ -74,11 +75,14 @@ def simt_kernel(
     ADD: gl.constexpr,
     BIAS: gl.constexpr,
     ACTIVATION: gl.constexpr,
+    AHEAD: gl.constexpr,
 ):
     """out = activation(alpha·A·B + beta·D + bias), A contiguous along k, B and out along n; 8 warps.
 
     Rows of A hold a_columns readable numbers, zeros from K on, and rows of B b_columns, any from N on. Both are
     multiples of 16, which the compiler is told, so that 16 bytes are loaded at once.
+
+    AHEAD: the first fragments of a stage are loaded before the last multiply-adds of the stage before.
     """
     LAYOUT: gl.constexpr = gl.BlockedLayout([4, 4], [4, 8], [2, 4], [1, 0])
     WARPS_K: gl.constexpr = BLOCK_K // 4 if BLOCK_K < 32 else 8
@@ -108,26 +112,34 @@ def simt_kernel(
     async_copy.async_load(b_tiles.index(0), b_at, mask=b_live & (b_k < K)[:, None])
     async_copy.commit_group()
     a_tiles.index(0).permute((1, 0)).store(gl.load(a_at, mask=a_live & (a_k < a_columns)[None, :], other=0.0))
-    async_copy.wait_group(0)
-    x, y = fragments(a_tiles.index(0), b_tiles.index(0), 0, LAYOUT)
+    if AHEAD:
+        async_copy.wait_group(0)
+        x, y = fragments(a_tiles.index(0), b_tiles.index(0), 0, LAYOUT)
     now = 0
     for start in range(BLOCK_K, K + BLOCK_K, BLOCK_K):
+        if not AHEAD:
+            async_copy.wait_group(0)
         a_at += BLOCK_K
         b_at += BLOCK_K * stride_bk.to(gl.int64)
-        left = K - start
         ahead = gl.load(a_at, mask=a_live & (a_k < a_columns - start)[None, :], other=0.0)
-        async_copy.async_load(b_tiles.index(now ^ 1), b_at, mask=b_live & (b_k < left)[:, None])
+        async_copy.async_load(b_tiles.index(now ^ 1), b_at, mask=b_live & (b_k < K - start)[:, None])
         async_copy.commit_group()
-        for k in gl.static_range(1, BLOCK_K):
-            next_x, next_y = fragments(a_tiles.index(now), b_tiles.index(now), k, LAYOUT)
-            total = outer_product(x, y, total)
-            x, y = next_x, next_y
+        if AHEAD:
+            for k in gl.static_range(1, BLOCK_K):
+                next_x, next_y = fragments(a_tiles.index(now), b_tiles.index(now), k, LAYOUT)
+                total = outer_product(x, y, total)
+                x, y = next_x, next_y
+        else:
+            for k in gl.static_range(BLOCK_K):
+                column_of_a, row_of_b = fragments(a_tiles.index(now), b_tiles.index(now), k, LAYOUT)
+                total = outer_product(column_of_a, row_of_b, total)
         now ^= 1
         a_tiles.index(now).permute((1, 0)).store(ahead)
-        async_copy.wait_group(0)
-        next_x, next_y = fragments(a_tiles.index(now), b_tiles.index(now), 0, LAYOUT)
-        total = outer_product(x, y, total)
-        x, y = next_x, next_y
+        if AHEAD:
+            async_copy.wait_group(0)
+            next_x, next_y = fragments(a_tiles.index(now), b_tiles.index(now), 0, LAYOUT)
+            total = outer_product(x, y, total)
+            x, y = next_x, next_y
     m = row + gl.arange(0, BLOCK_M, gl.SliceLayout(1, LAYOUT))
     n = column + gl.arange(0, BLOCK_N, gl.SliceLayout(0, LAYOUT))
     live = (m < M)[:, None] & (n < N)[None, :]
@@ -210,5 +222,5 @@ def launch(
         out.stride(0), *along_c, along_bias, float(epilogue.alpha), float(epilogue.beta),
         BLOCK_M=config.block_m, BLOCK_N=config.block_n, BLOCK_K=config.block_k, GROUP_M=config.group_m,
         ALPHA=epilogue.alpha != 1, ADD=c is not None, BIAS=bias is not None, ACTIVATION=epilogue.activation,
-        num_warps=config.warps, enable_fp_fusion=True,
+        AHEAD=_AHEAD, num_warps=config.warps, enable_fp_fusion=True,
     )  # fmt: skip

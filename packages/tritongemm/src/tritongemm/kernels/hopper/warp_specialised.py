@@ -9,11 +9,13 @@ invariant, and shares the bits of the other kernels of its mode.
 
 **What the numbers mean.** The main loop keeps the tensor core busy for about 96 % of the time on large products; what
 is left is the last, partly filled wave of tiles (3 % at 8192 x 6144 x 4096) and the card's power limit. Small M is
-bound by reading B: narrow tiles spread its columns over all multiprocessors without cutting K.
+bound by reading B: narrow tiles spread its columns over all multiprocessors without cutting K. Where that is not enough
+`warp_specialised_split` cuts K, for those who ask for it: its bits depend on the shape.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -167,6 +169,81 @@ def run(operands: Operands, config: Config) -> None:
             left, right, out, shape,
             K=operands.K, a_axis=a_axis, b_axis=b_axis, epilogue=epilogue,
         )  # fmt: skip
+
+
+SPLIT_NAME = "warp_specialised_split"
+_MOST_PARTS = 16
+
+
+def configure_split(operands: Operands) -> Config:
+    """The tile and number of parts of k with the least estimated time, joining the parts included."""
+    kind = KINDS[operands.mode.name, operands.types[0]]
+    size, result = operands.a.element_size(), operands.out.element_size()
+    processors = multiprocessors(operands.out.device.index)
+    M, N, K = operands.M, operands.N, operands.K
+    return _best_split(kind, M, N, K, size, result, processors)
+
+
+def _best_split(kind: Kind, M: int, N: int, K: int, size: int, result: int, processors: int) -> Config:
+    best, least = None, float("inf")
+    for config in _tiles(kind, size, result):
+        for parts in range(1, _MOST_PARTS + 1):
+            share = -(-K // config.block_k // parts) * config.block_k
+            if parts > 1 and (share < 4 * config.block_k or share * (parts - 1) >= K):
+                continue
+            # Every part is a set of tiles with less to add up.
+            estimate = _clocks(config, kind, M, N * parts, share, size, processors)
+            if parts > 1:
+                estimate += 2 * _TILE_CLOCKS + 2 * parts * M * N * 4 / _MEMORY_BYTES
+            if estimate < least:
+                best, least = config.changed(kernel=SPLIT_NAME, splits=parts), estimate
+    assert best is not None
+    return best
+
+
+def supports_split(operands: Operands, config: Config | None) -> bool:
+    """Whether the kernel takes a product with k cut into parts: one matrix, one chain per part."""
+    kind = KINDS.get((operands.mode.name, operands.types[0]))
+    if kind is None or kind.order != "chained" or operands.batch != 1 or operands.a.ndim != 2:
+        return False
+    if config is None:
+        return min(operands.M, operands.N) <= _SMALL and supports(operands, None)
+    return supports(operands, config.changed(splits=1)) and -(-operands.K // config.block_k) >= config.splits
+
+
+_SMALL = 256
+
+
+def split_bits(operands: Operands, config: Config) -> str:
+    """The class of equal bits: that of the mode for one part."""
+    if config.splits == 1:
+        return ""
+    share = _share(operands.K, config)
+    return f"chains over {share * config.block_k} of k, added in ascending order in fp32"
+
+
+def _share(K: int, config: Config) -> int:
+    """Steps over k per part."""
+    return -(-(-(-K // config.block_k)) // config.splits)
+
+
+def run_split(operands: Operands, config: Config) -> None:
+    """Computes a product with k cut into parts: partial sums in memory, then joined in ascending order."""
+    if config.splits == 1:
+        run(operands, config)
+        return
+    from tritongemm.kernels.finishing import finish
+
+    kind = KINDS[operands.mode.name, operands.types[0]]
+    shape = shape_of(config, kind, operands.a.element_size(), 4)
+    left, a_axis = readable(operands.a, None if kind.any_axis else 1)
+    right, b_axis = readable(operands.b, None if kind.any_axis else 0)
+    share = _share(operands.K, config)
+    parts = -(-(-(-operands.K // config.block_k)) // share)
+    torch = sys.modules["torch"]
+    sums = torch.empty((parts, operands.M, operands.N), dtype=torch.float32, device=operands.out.device)
+    launch(left, right, sums, shape, K=operands.K, a_axis=a_axis, b_axis=b_axis, share=share)
+    finish(operands, sums[:, None])
 
 
 def products(operands: Operands) -> list[tuple[Any, Any, Any, Epilogue]]:
