@@ -93,6 +93,20 @@ def test_stream_k_is_numfmts_schedule(workers):
     np.testing.assert_array_equal(bits(got), bits(want))
 
 
+def test_nothing_about_an_evaluation_is_a_guess():
+    """Whatever is not known of an H200 is said in a note; products and this epilogue are known."""
+    import fpsan_tools
+
+    for dtype in ("fp64", "fp32", "bf16", "fp8e5m2"):
+        x, y = (typed(v, dtype) for v in operands("normal", (20, 130, 24), dtype))
+        config = blocked_config(Operands.of(x, y, modes.get("ieee"), epilogue=Epilogue()))
+        with fpsan_tools.on_cpu("hardware") as session:
+            dispatch.product(
+                x, y, config=config, out_dtype=result_of(dtype), epilogue=Epilogue(alpha=0.5, activation="relu")
+            )
+        assert [launch.notes for launch in session.launches] == [[]], dtype
+
+
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp8e4m3fn"])
 def test_cut_sums_keep_their_promise_which_is_smaller_than_the_uncut_one(dtype):
     rng = np.random.default_rng(2)

@@ -128,7 +128,8 @@ class Hardware(Ieee):
         left, right, accumulator = elements
         on_unit = operation.name == "ttng.warp_group_dot" or "nvidia_mma" in self._layout(operation.result_type)
         if not on_unit or left.name not in _INPUTS or accumulator.name not in ("f32", "f16"):
-            if left.name != "f32" or accumulator.name != "f32":
+            # fp64 products are chains of fused multiply-adds in ascending k on the matrix unit, too.
+            if (left.name, accumulator.name) not in (("f32", "f32"), ("f64", "f64")):
                 self._unknown(f"tl.dot of {left.name} without a matrix unit")
             return super().dot(host, a, b, c, elements, "ieee")
         inputs = (_INPUTS[left.name], _INPUTS[right.name])

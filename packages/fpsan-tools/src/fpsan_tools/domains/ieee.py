@@ -196,7 +196,7 @@ class Ieee(Domain):
             a, b = (np.asarray(numfmt.TF32.round(v), np.float32) for v in (a, b))
         elif left.name == "f32" and precision != "ieee":
             return self._split_dot(host, a, b, c, elements, precision)
-        if left.name != "f32" or precision != "ieee":
+        if left.name != "f64" and (left.name != "f32" or precision != "ieee"):
             host.note(
                 "ieee computes every tl.dot as a chain of fused multiply-adds in ascending k; a matrix unit sums "
                 "in another order and with other roundings (domain 'hardware')"
