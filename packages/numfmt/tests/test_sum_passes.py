@@ -59,15 +59,20 @@ def assert_same_bits(a: np.ndarray, b: np.ndarray) -> None:
 def counted(monkeypatch):
     """How many rows were added in passes; and a switch."""
     seen = {"rows": 0, "on": True, "dtypes": set()}
-    suits, add = RowArithmetic.suits, RowArithmetic.add
+    suits, adder = RowArithmetic.suits, RowArithmetic.adder
 
-    def counting(self, a, b, out, *rest, **options):
-        seen["rows"] += 1
-        seen["dtypes"].add(out.numbers.dtype.name)
-        return add(self, a, b, out, *rest, **options)
+    def counting_adder(self, carefully, **options):
+        add = adder(self, carefully, **options)
+
+        def counting(a, b, out, words=None):
+            seen["rows"] += 1
+            seen["dtypes"].add(out.numbers.dtype.name)
+            add(a, b, out, words)
+
+        return counting
 
     monkeypatch.setattr(RowArithmetic, "suits", staticmethod(lambda ops: seen["on"] and suits(ops)))
-    monkeypatch.setattr(RowArithmetic, "add", counting)
+    monkeypatch.setattr(RowArithmetic, "adder", counting_adder)
     with backend("numpy"):
         yield seen
 
@@ -253,8 +258,8 @@ def test_rows_may_be_one_memory():
     ops = RoundedArithmetic(numfmt.BF16, "up")
     passes, out = RowArithmetic(ops, 3), row(3)
     out.numbers[:] = 1.0, 2.0, -3.0
-    passes.add(out.numbers, out.numbers, out, True)
+    passes.adder(True)(out.numbers, out.numbers, out)
     assert out.numbers.tolist() == [2.0, 4.0, -6.0]
-    passes.add(out.numbers, np.array([2.0**-60] * 3), out, True, minus=True)
+    passes.adder(True, minus=True)(out.numbers, np.array([2.0**-60] * 3), out)
     assert out.numbers.tolist() == [2.0, 4.0, -6.0]
     assert _summation.METHODS["sequential"].depth(3) == 3

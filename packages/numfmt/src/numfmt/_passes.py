@@ -1,7 +1,7 @@
 """Rounded additions of whole rows in a few passes over buffers, where the range and the grid allow it.
 
 A simulated addition costs NumPy as many passes as it has array operations, and for short rows a pass costs the call.
-`RowArithmetic` does r(a + b) of rows in two to seven passes, and in twelve more where float64 may not hold the sum. Its
+`RowArithmetic` does r(a + b) of rows in two to six passes, and in eleven more where float64 may not hold the sum. Its
 caller has shown two things, with the help of `Extent` and of the bounds below:
 
 *range*: no magnitude, rounded or not, reaches a limit. So there are no ends of the range to look at.
@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,14 @@ class Extent:
         return cls(largest, unit)
 
 
+class Adder(Protocol):
+    """What `RowArithmetic.adder` gives."""
+
+    def __call__(self, a: NDArray[Any], b: NDArray[Any], out: Row, words: Any = None) -> None:
+        """out = r(a + b)."""
+        ...
+
+
 class RowArithmetic:
     """r(a + b) of rows, under the conditions named above.
 
@@ -114,23 +122,25 @@ class RowArithmetic:
 
     def __init__(self, ops: RoundedArithmetic, width: int, dtype: type[np.floating[Any]] = np.float64) -> None:
         self.dtype = np.dtype(dtype)
-        self._carried, self._scratch, self._third = (row(width, dtype) for _ in range(3))
-        info, integer = np.finfo(dtype), self._carried.bits.dtype.type
+        self._width = width
+        #: What the roundings below work on and with: the sum before it is rounded, and a scratch row.
+        self.carried, self.scratch = row(width, dtype), row(width, dtype)
+        info, integer = np.finfo(dtype), self.carried.bits.dtype.type
         drop = info.nmant - ops.fmt.mantissa_bits
         mask = (1 << drop) - 1
-        self._drop, self._n, self._variant = drop, ops.random_bits or 0, ops.mode.stochastic
+        self.drop, self.random_bits, self._variant = drop, ops.random_bits or 0, ops.mode.stochastic
         # As arrays: NumPy converts scalars anew in every call.
-        self._mask, self._keep, self._half = (np.array(v, integer) for v in (mask, ~mask, 1 << (drop - 1)))
-        self._sign_shift = np.array(info.bits - 1, integer)
-        self._exponent_field = np.array(np.inf, dtype).view(integer)
-        self._factor = np.array(1.5 * 2.0**drop, dtype)
+        self.mask, self.keep, self.half = (np.array(v, integer) for v in (mask, ~mask, 1 << (drop - 1)))
+        self.sign_shift = np.array(info.bits - 1, integer)
+        self.exponent_field = np.array(np.inf, dtype).view(integer)
+        self.factor = np.array(1.5 * 2.0**drop, dtype)
         #: Magnitudes below it leave room for that factor.
         self.limit = min(ops.grid_max, 2.0 ** (info.maxexp - 1 - drop))
         #: The sums are kept with the opposite sign: rounding down is rounding up in a mirror, where float64's own
         #: addition gives zeros their sign (IEEE 754-2019, section 6.3).
         self.mirrored = ops.mode.name == "down"
         name = "up" if self.mirrored else f"stochastic_{self._variant}" if self._variant else ops.mode.name
-        self._round: Callable[..., None] = getattr(self, f"_{name}")
+        self._round = _ROUNDINGS[name](self)
 
     @staticmethod
     def narrow(ops: RoundedArithmetic, x: Float64Array, bits: int) -> NDArray[np.float32] | None:
@@ -160,50 +170,50 @@ class RowArithmetic:
         plain = fmt.signed and fmt.zero and fmt.subnormals and 2 <= fmt.precision <= CARRIER_PRECISION - 2
         return plain and fmt.emin - fmt.mantissa_bits >= -1022
 
-    def add(
-        self,
-        a: NDArray[Any],
-        b: NDArray[Any],
-        out: Row,
-        carefully: bool,
-        words: NDArray[np.int64] | None = None,
-        *,
-        minus: bool = False,
-    ) -> None:
-        """out = r(a + b).
+    def adder(self, carefully: bool, *, minus: bool = False) -> Adder:
+        """A function add(a, b, out, words=None) that makes the row `out` r(a + b).
+
+        `out` may be the memory of a or b; words are a row of what `prepare` gives, for stochastic modes.
 
         Args:
-            a: Row of numbers.
-            b: Row of numbers.
-            out: Where the sums go; may be a's or b's memory.
             carefully: float64 may not hold the sum well enough to round it.
-            words: For stochastic modes, a row of what `prepare` gives.
             minus: Take b with the opposite sign.
         """
-        (c, c_bits), (s, s_bits) = self._carried, self._scratch
+        (c, c_bits), (s, s_bits), rounds = self.carried, self.scratch, self._round
         forwards, backwards = (np.subtract, np.add) if minus else (np.add, np.subtract)
-        forwards(a, b, c)
-        if carefully:
+        if not carefully:
+
+            def add(a: NDArray[Any], b: NDArray[Any], out: Row, words: Any = None) -> None:
+                forwards(a, b, c)
+                rounds(out, words)
+
+            return add
+        p, p_bits = row(self._width, self.dtype.type)
+        subtract, sign_shift = np.subtract, self.sign_shift
+
+        def add_carefully(a: NDArray[Any], b: NDArray[Any], out: Row, words: Any = None) -> None:
             # TwoSum; then toward zero, and the last bit set where something was cut off: rounded to odd.
-            p, p_bits = self._third
-            np.subtract(c, a, p)
-            np.subtract(c, p, s)
-            np.subtract(a, s, s)
+            forwards(a, b, c)
+            subtract(c, a, p)
+            subtract(c, p, s)
+            subtract(a, s, s)
             backwards(b, p, p)
             forwards(s, p, s)
             np.bitwise_xor(c_bits, s_bits, p_bits)
-            np.right_shift(p_bits, self._sign_shift, p_bits)
+            np.right_shift(p_bits, sign_shift, p_bits)
             np.not_equal(s, _ZERO, s_bits)
             np.bitwise_and(p_bits, s_bits, p_bits)
-            np.subtract(c_bits, p_bits, c_bits)
+            subtract(c_bits, p_bits, c_bits)
             np.bitwise_or(c_bits, s_bits, c_bits)
-        self._round(c, c_bits, s, s_bits, out, words)
+            rounds(out, words)
+
+        return add_carefully
 
     def prepare(self, random: NDArray[np.uint32] | None) -> NDArray[np.int64] | None:
         """Random integers of stochastic modes as `add` takes them: at the place of the bits that are cut off."""
         if random is None:
             return None
-        shift = self._drop - self._n
+        shift = self.drop - self.random_bits
         words = random.astype(np.int64)
         if self._variant == "b":
             words <<= 1
@@ -214,52 +224,113 @@ class RowArithmetic:
             words += (1 << (shift - 1)) - 1
         return words
 
-    # Roundings of the carried sum: functions of it, its bits, a scratch row and its bits, the result, random words.
-    # Bits are sign and magnitude: an addition to them moves a number away from zero.
 
-    def _nearest_even(self, c: Any, c_bits: Any, s: Any, s_bits: Any, out: Row, words: Any) -> None:
+# Roundings of the carried sum: functions of the result's row and, in stochastic modes, of random words. Bits are sign
+# and magnitude: an addition to them moves a number away from zero. The local names save look-ups in every pass.
+
+_add, _subtract, _multiply = np.add, np.subtract, np.multiply
+_and, _or, _shift = np.bitwise_and, np.bitwise_or, np.right_shift
+Rounding = Callable[[Row, Any], None]
+
+
+def _nearest_even(arithmetic: RowArithmetic) -> Rounding:
+    (c, c_bits), (s, s_bits) = arithmetic.carried, arithmetic.scratch
+    field, factor = arithmetic.exponent_field, arithmetic.factor
+
+    def rounds(out: Row, words: Any) -> None:
         # float64's own rounding of c + g cuts c at the last bit, g having the exponent e + 52 - m; 1.5 keeps the sum in
         # g's binade for both signs. All zeros become +0.
-        np.bitwise_and(c_bits, self._exponent_field, s_bits)
-        np.multiply(s, self._factor, s)
-        np.add(c, s, c)
-        np.subtract(c, s, out.numbers)
+        _and(c_bits, field, s_bits)
+        _multiply(s, factor, s)
+        _add(c, s, c)
+        _subtract(c, s, out.numbers)
 
-    def _nearest_away(self, c: Any, c_bits: Any, s: Any, s_bits: Any, out: Row, words: Any) -> None:
-        np.add(c_bits, self._half, c_bits)
-        np.bitwise_and(c_bits, self._keep, out.bits)
+    return rounds
 
-    def _toward_zero(self, c: Any, c_bits: Any, s: Any, s_bits: Any, out: Row, words: Any) -> None:
-        np.bitwise_and(c_bits, self._keep, out.bits)
 
-    def _up(self, c: Any, c_bits: Any, s: Any, s_bits: Any, out: Row, words: Any) -> None:
+def _nearest_away(arithmetic: RowArithmetic) -> Rounding:
+    c_bits, half, keep = arithmetic.carried.bits, arithmetic.half, arithmetic.keep
+
+    def rounds(out: Row, words: Any) -> None:
+        _add(c_bits, half, c_bits)
+        _and(c_bits, keep, out.bits)
+
+    return rounds
+
+
+def _toward_zero(arithmetic: RowArithmetic) -> Rounding:
+    c_bits, keep = arithmetic.carried.bits, arithmetic.keep
+
+    def rounds(out: Row, words: Any) -> None:
+        _and(c_bits, keep, out.bits)
+
+    return rounds
+
+
+def _up(arithmetic: RowArithmetic) -> Rounding:
+    c_bits, s_bits = arithmetic.carried.bits, arithmetic.scratch.bits
+    mask, keep, sign_shift = arithmetic.mask, arithmetic.keep, arithmetic.sign_shift
+
+    def rounds(out: Row, words: Any) -> None:
         # Positive numbers go up by the mask; negative ones by the mask less the mask.
-        np.right_shift(c_bits, self._sign_shift, s_bits)
-        np.bitwise_and(s_bits, self._mask, s_bits)
-        np.subtract(c_bits, s_bits, c_bits)
-        np.add(c_bits, self._mask, c_bits)
-        np.bitwise_and(c_bits, self._keep, out.bits)
+        _shift(c_bits, sign_shift, s_bits)
+        _and(s_bits, mask, s_bits)
+        _subtract(c_bits, s_bits, c_bits)
+        _add(c_bits, mask, c_bits)
+        _and(c_bits, keep, out.bits)
 
-    def _to_odd(self, c: Any, c_bits: Any, s: Any, s_bits: Any, out: Row, words: Any) -> None:
+    return rounds
+
+
+def _to_odd(arithmetic: RowArithmetic) -> Rounding:
+    c_bits, s_bits = arithmetic.carried.bits, arithmetic.scratch.bits
+    mask, keep = arithmetic.mask, arithmetic.keep
+
+    def rounds(out: Row, words: Any) -> None:
         # The bits that are cut off carry into the last bit unless they are all zero.
-        np.bitwise_and(c_bits, self._mask, s_bits)
-        np.add(s_bits, self._mask, s_bits)
-        np.bitwise_or(c_bits, s_bits, c_bits)
-        np.bitwise_and(c_bits, self._keep, out.bits)
+        _and(c_bits, mask, s_bits)
+        _add(s_bits, mask, s_bits)
+        _or(c_bits, s_bits, c_bits)
+        _and(c_bits, keep, out.bits)
 
-    def _stochastic_a(self, c: Any, c_bits: Any, s: Any, s_bits: Any, out: Row, words: Any) -> None:
-        np.add(c_bits, words, c_bits)
-        np.bitwise_and(c_bits, self._keep, out.bits)
+    return rounds
 
-    _stochastic_b = _stochastic_a
 
-    def _stochastic_c(self, c: Any, c_bits: Any, s: Any, s_bits: Any, out: Row, words: Any) -> None:
+def _stochastic(arithmetic: RowArithmetic) -> Rounding:
+    c_bits, keep = arithmetic.carried.bits, arithmetic.keep
+
+    def rounds(out: Row, words: Any) -> None:
+        _add(c_bits, words, c_bits)
+        _and(c_bits, keep, out.bits)
+
+    return rounds
+
+
+def _stochastic_c(arithmetic: RowArithmetic) -> Rounding:
+    c_bits, s_bits, keep = arithmetic.carried.bits, arithmetic.scratch.bits, arithmetic.keep
+    unused = np.array(arithmetic.drop - arithmetic.random_bits, np.int64)
+
+    def rounds(out: Row, words: Any) -> None:
         # To nearest even at the last bit that takes part, then as the others.
-        np.right_shift(c_bits, np.array(self._drop - self._n, np.int64), s_bits)
-        np.bitwise_and(s_bits, _ONE, s_bits)
-        np.add(c_bits, s_bits, c_bits)
-        np.add(c_bits, words, c_bits)
-        np.bitwise_and(c_bits, self._keep, out.bits)
+        _shift(c_bits, unused, s_bits)
+        _and(s_bits, _ONE, s_bits)
+        _add(c_bits, s_bits, c_bits)
+        _add(c_bits, words, c_bits)
+        _and(c_bits, keep, out.bits)
+
+    return rounds
+
+
+_ROUNDINGS: dict[str, Callable[[RowArithmetic], Rounding]] = {
+    "nearest_even": _nearest_even,
+    "nearest_away": _nearest_away,
+    "toward_zero": _toward_zero,
+    "up": _up,
+    "to_odd": _to_odd,
+    "stochastic_a": _stochastic,
+    "stochastic_b": _stochastic,
+    "stochastic_c": _stochastic_c,
+}
 
 
 def reach_of_sum(largest_sum: float, largest: float, rows: int, error: float, nearest: bool) -> float:

@@ -179,8 +179,9 @@ class Sequential:
         out, sign = new_row(self._columns.width, x.dtype.type), -1.0 if passes.mirrored else 1.0
         np.multiply(s, sign, out.numbers, casting="same_kind")
         words = passes.prepare(self._columns.random(0, self._done, rows))
+        add, sums = passes.adder(carefully), out.numbers
         for i, terms in enumerate(x[:rows] if sign > 0 else -x[:rows]):
-            passes.add(out.numbers, terms, out, carefully, None if words is None else words[i])
+            add(sums, terms, out, None if words is None else words[i])
         self._sum = ops.without_minus_zero(sign * out.numbers.astype(np.float64))
         self._done += rows
         return rows
@@ -355,15 +356,16 @@ class Kahan(_Compensated):
         first_carefully: bool,
         then_carefully: bool,
     ) -> tuple[Float64Array, Float64Array]:
-        add = passes.add
+        first = passes.adder(first_carefully, minus=True)
+        add, subtract = passes.adder(then_carefully), passes.adder(then_carefully, minus=True)
         total, lost, y, t = (new_row(len(s)) for _ in range(4))
         total.numbers[:], lost.numbers[:] = s, c
         for k, terms in enumerate(x):
             w0, w1, w2, w3 = _drawn(words, k)
-            add(terms, lost.numbers, y, first_carefully, w0, minus=True)
-            add(total.numbers, y.numbers, t, then_carefully, w1)
-            add(t.numbers, total.numbers, lost, then_carefully, w2, minus=True)
-            add(lost.numbers, y.numbers, lost, then_carefully, w3, minus=True)
+            first(terms, lost.numbers, y, w0)
+            add(total.numbers, y.numbers, t, w1)
+            subtract(t.numbers, total.numbers, lost, w2)
+            subtract(lost.numbers, y.numbers, lost, w3)
             total, t = t, total
         return total.numbers, lost.numbers
 
@@ -400,22 +402,23 @@ class Neumaier(_Compensated):
         first_carefully: bool,
         then_carefully: bool,
     ) -> tuple[Float64Array, Float64Array]:
-        add = passes.add
+        first, first_minus = passes.adder(first_carefully), passes.adder(first_carefully, minus=True)
+        add = passes.adder(then_carefully)
         total, lost, t, error = (new_row(len(s)) for _ in range(4))
         total.numbers[:], lost.numbers[:] = s, c
         large, small, size, swap = np.empty_like(s), np.empty_like(s), np.empty_like(s), np.empty(len(s), np.bool_)
         for k, (terms, sizes) in enumerate(zip(x, np.abs(x), strict=True)):
             w0, w1, w2, w3 = _drawn(words, k)
-            add(total.numbers, terms, t, first_carefully, w0)
+            first(total.numbers, terms, t, w0)
             np.abs(total.numbers, size)
             np.greater(sizes, size, swap)
             np.copyto(large, total.numbers)
             np.copyto(large, terms, where=swap)
             np.copyto(small, terms)
             np.copyto(small, total.numbers, where=swap)
-            add(large, t.numbers, error, first_carefully, w1, minus=True)
-            add(error.numbers, small, error, first_carefully, w2)
-            add(lost.numbers, error.numbers, lost, then_carefully, w3)
+            first_minus(large, t.numbers, error, w1)
+            first(error.numbers, small, error, w2)
+            add(lost.numbers, error.numbers, lost, w3)
             total, t = t, total
         return total.numbers, lost.numbers
 
