@@ -190,3 +190,11 @@ def test_bad_arguments_are_named():
         error_bound(np.ones(3), BF16, method="sequentiel")
     with pytest.raises(ValueError, match="broadcast"):
         dot_bound(np.ones(3), np.ones(2), BF16)
+
+
+@pytest.mark.parametrize("confidence", [None, 0.99])
+@pytest.mark.parametrize("method", ["sequential", "pairwise", "kahan"])
+def test_sums_that_hold_nan_have_no_bound(method, confidence):
+    values = np.array([[1.0, np.nan], [1.0, 0.5], [0.0, 0.0]])
+    bound = numfmt.error_bound(values, numfmt.BF16, method=method, confidence=confidence)
+    assert np.isnan(bound).tolist() == [True, False, False]

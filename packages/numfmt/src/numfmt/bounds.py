@@ -286,7 +286,8 @@ def bound_of_sums(
     # Each rounding of a number that is no multiple of the quantum may lose up to one quantum to underflow.
     lost = 0.0 if on_quantum else (5 * n + 1) * plan.ops.fmt.min_positive
     with np.errstate(invalid="ignore", over="ignore"):
-        bound = np.where(total > 0, of_total * total, 0.0) + np.where(size > 0, of_size * size, 0.0)
+        # Not "> 0": sums that hold NaN have no bound.
+        bound = np.where(total != 0, of_total * total, 0.0) + np.where(size != 0, of_size * size, 0.0)
         result: Float64Array = np.asarray(bound + (lost * (1.0 + of_size) if lost else 0.0))
     # The bound itself was computed in float64.
     return result * (1 + 2.0**-48)
