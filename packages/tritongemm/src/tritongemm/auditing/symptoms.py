@@ -197,10 +197,22 @@ def _result_rounded(w: Wrong) -> Symptom | None:
     for name in ("fp8e4m3fn", "bf16", "fp16", "tf32"):
         fmt = _FORMATS[name]
         once = fmt.unit_roundoff * np.abs(w.golden) + fmt.min_subnormal + w.allowed
-        if fmt.mantissa_bits >= w.out.mantissa_bits or not (error <= once).all():
+        if fmt.mantissa_bits >= w.out.mantissa_bits or w.value.size < _FEW:
             continue
-        if (np.asarray(fmt.round(w.value), np.float64) == w.value).all():
+        if (error <= once).all() and _are_numbers_of(fmt, w.value):
             return Symptom(PRECISION, f"all of them are {name} numbers: the results were rounded to {name} on the way")
+    return None
+
+
+def _are_numbers_of(fmt: FloatFormat, values: Array) -> bool:
+    return bool((np.asarray(fmt.round(values), np.float64) == values).all())
+
+
+def _rounded_often(w: Wrong) -> Symptom | None:
+    for name in ("bf16", "fp16"):
+        fmt = _FORMATS[name]
+        if fmt.mantissa_bits < w.out.mantissa_bits and w.value.size >= _FEW and _are_numbers_of(fmt, w.value):
+            return Symptom(PRECISION, f"all of them are {name} numbers: the sum was rounded to {name} more than once")
     return None
 
 
@@ -233,4 +245,5 @@ _GUESSES: tuple[Callable[[Wrong], Symptom | None], ...] = (
     _operands_rounded,
     _result_rounded,
     _narrow_sum,
+    _rounded_often,
 )
