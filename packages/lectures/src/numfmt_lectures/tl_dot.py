@@ -352,7 +352,8 @@ def observe_accumulators(found: Mapping[str, Sequence[Errors]], lengths: Sequenc
     unit, chain = found["unit_positive"], found["chain_positive"]
     mixed = found["unit"][0].rms, found["chain"][0].rms
     span = lengths[-1] / lengths[0]
-    growth = ratio(unit[-1].rms, unit[0].rms)
+    root = math.sqrt(span)
+    growth, chain_growth = ratio(unit[-1].rms, unit[0].rms), ratio(chain[-1].rms, chain[0].rms)
     return [
         Observation("short", mixed[0] < mixed[1], {"length": lengths[0], "unit": mixed[0], "chain": mixed[1]}),
         Observation(
@@ -362,8 +363,8 @@ def observe_accumulators(found: Mapping[str, Sequence[Errors]], lengths: Sequenc
         ),
         Observation(
             "growth",
-            len(lengths) > 1 and growth > 2 * math.sqrt(span),
-            {"growth": growth, "span": span, "chain": ratio(chain[-1].rms, chain[0].rms)},
+            len(lengths) > 1 and growth > 2 * root and root / 2 < chain_growth < 2 * root,
+            {"growth": growth, "span": span, "chain": chain_growth, "root": root},
         ),
     ]
 
