@@ -1,5 +1,6 @@
 """The products on NumPy arrays: values, bits, types, and what is refused with which words."""
 
+import importlib.util
 import math
 import pathlib
 import re
@@ -326,6 +327,10 @@ def test_names_of_activations_are_those_of_the_kernels():
 
 def test_exported_names_exist_and_are_documented():
     for name in tritongemm.__all__:
+        if name == "nn" and importlib.util.find_spec("torch") is None:
+            with pytest.raises(ImportError, match="pip install"):
+                tritongemm.nn  # noqa: B018
+            continue
         value = getattr(tritongemm, name)
         assert name == "__version__" or value.__doc__, name
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import torch
+try:
+    import torch
+except ImportError:
+    raise ImportError(
+        "tritongemm.nn has layers of torch, which is not installed: pip install 'tritongemm[torch]'."
+    ) from None
 
 from tritongemm.api import linear
 
