@@ -4,7 +4,7 @@
     >>> text = numfmt_lectures.run("rounding-and-accumulation", quick=True)
 
 Every figure is computed when a lecture runs, and every observation is a test of this run's results: change a setting,
-and the sentences change with the figures.
+and the sentences change with the figures. The only others are recordings of a GPU (`numfmt_lectures.recorded`).
 """
 
 from __future__ import annotations
