@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import griffe
 
-# Code, which keeps its stars, or a power between a number, a name or a bracket and its exponent.
-_CODE = r"``.*?``|`[^`]*`|^ *(?:>>>|\.\.\. )[^\n]*"
-_CODE_OR_POWER = re.compile(rf"({_CODE})|(?<=[\w)])\*\*(?=[\w(-])", re.DOTALL | re.MULTILINE)
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-
-def escaped(text: str) -> str:
-    """The text with the stars of powers escaped, outside of code."""
-    return _CODE_OR_POWER.sub(lambda found: found[1] or r"\*\*", text)
+from site_reference import escaped
 
 
 class Powers(griffe.Extension):

@@ -26,6 +26,15 @@ _APART = re.compile(
 )
 _CODE = re.compile(r"<code>([A-Za-z_]\w*(?:\.\w+)*)</code>")
 
+# Code, which keeps its stars, or a power between a number, a name or a bracket and its exponent.
+_SHOWN = r"``.*?``|`[^`]*`|^ *(?:>>>|\.\.\. )[^\n]*"
+_SHOWN_OR_POWER = re.compile(rf"({_SHOWN})|(?<=[\w)])\*\*(?=[\w(-])", re.DOTALL | re.MULTILINE)
+
+
+def escaped(text: str) -> str:
+    """A docstring with the stars of powers (2**-24) escaped, so that they are no emphasis, outside of code."""
+    return _SHOWN_OR_POWER.sub(lambda found: found[1] or r"\*\*", text)
+
 
 def comment(place: str) -> str:
     """The comment (`#: ...`) above an assignment, which documents a constant and which mkdocstrings does not read.
