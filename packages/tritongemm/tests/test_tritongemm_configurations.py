@@ -276,6 +276,12 @@ def test_a_search_walks_to_the_fastest_configuration(candidates):
     assert "times as fast" in str(found)
 
 
+def test_a_search_stops_when_its_time_is_over(candidates):
+    candidates("planted")
+    found = tuning.search(product(), timer=timed(candidates, distance), max_seconds=0)
+    assert (found.config, len(found.trials)) == (CONFIG, 1)
+
+
 def test_a_search_goes_over_all_kernels_with_the_promised_bits(candidates):
     candidates("slow", priority=1)
     candidates("fast")

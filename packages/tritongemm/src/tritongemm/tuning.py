@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import statistics
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from tritongemm.configurations import Config, Problem, neighbours, strides_class
 from tritongemm.elements import address_of, element_of, empty_like, strides_of
 from tritongemm.errors import UsageError, one_line
 from tritongemm.matrices import is_cuda, is_torch
+from tritongemm.progress import Progress
 
 Timer = Callable[[Callable[[], None]], float]
 
@@ -153,6 +155,7 @@ def search(
     timer: Timer | None = None,
     starts: Iterable[Config] | None = None,
     steps: int = 6,
+    max_seconds: float = 120.0,
 ) -> Tuned:
     """The fastest configuration that can be found for a product, among those with the bits that are promised.
 
@@ -163,6 +166,7 @@ def search(
         timer: Measures a launch in seconds; on a GPU by its own clock.
         starts: Configurations to start from; each kernel's own if not given.
         steps: How often the search may walk to a faster neighbour.
+        max_seconds: When to stop, the time that compiling takes included.
 
     Returns:
         What was found; it is not kept.
@@ -184,33 +188,44 @@ def search(
     reference = None
     trials: dict[Config, Trial] = {}
 
+    end = time.monotonic() + max_seconds
+    share = 0.0
+
     def tried(config: Config) -> Trial:
         nonlocal reference
-        if config in trials:
-            return trials[config]
-        trial = _tried(scratch, candidate_named(config.kernel), config, promised, reference, timer)
-        if reference is None and trial.seconds is not None:
-            reference = _copied(scratch.out)
-        trials[config] = trial
-        return trial
+        if config not in trials:
+            progress.show(f"{config.kernel}: {len(trials)} configurations tried", share)
+            trial = _tried(scratch, candidate_named(config.kernel), config, promised, reference, timer)
+            if reference is None and trial.seconds is not None:
+                reference = _copied(scratch.out)
+            trials[config] = trial
+        return trials[config]
 
-    first = tried(default)
-    if first.seconds is None:
-        raise UsageError(f"config: the default {default} does not run: {first.refused}")
-    best = first
-    if starts is None:
-        starts = [one.configure(scratch) for one in CANDIDATES if one.supports(scratch, None)]
-    for start in starts:
-        here = tried(start)
-        if here.seconds is None:
-            continue
-        for _ in range(steps):
-            around = [trial for config in neighbours(here.config) if (trial := tried(config)).seconds is not None]
-            fastest = min(around, key=_seconds, default=here)
-            if _seconds(fastest) >= _seconds(here):
-                break
-            here = fastest
-        best = min(best, here, key=_seconds)
+    with Progress() as progress:
+        first = tried(default)
+        if first.seconds is None:
+            raise UsageError(f"config: the default {default} does not run: {first.refused}")
+        best = first
+        if starts is None:
+            starts = [one.configure(scratch) for one in CANDIDATES if one.supports(scratch, None)]
+        starts = list(starts)
+        for i, start in enumerate(starts):
+            here = tried(start)
+            if here.seconds is None:
+                continue
+            for step in range(steps):
+                share = (i + step / steps) / len(starts)
+                around = []
+                for config in neighbours(here.config):
+                    if time.monotonic() > end:
+                        break
+                    if (trial := tried(config)).seconds is not None:
+                        around.append(trial)
+                fastest = min(around, key=_seconds, default=here)
+                if _seconds(fastest) >= _seconds(here):
+                    break
+                here = fastest
+            best = min(best, here, key=_seconds)
     return Tuned(best.config, _seconds(best), default, _seconds(first), list(trials.values()))
 
 
@@ -297,6 +312,7 @@ def tune(
     out_dtype: Any = None,
     invariant: bool = True,
     steps: int = 6,
+    max_seconds: float = 120.0,
     timer: Timer | None = None,
 ) -> Tuned:
     """Searches a faster configuration for products like this one, and keeps it for all later calls.
@@ -315,6 +331,7 @@ def tune(
         out_dtype: Type of the result.
         invariant: Whether a row's bits must not depend on M.
         steps: How often the search may walk to a faster neighbour from each kernel's own configuration.
+        max_seconds: When to stop; most of the time goes into compiling.
         timer: Measures a launch in seconds; on a GPU by its own clock.
 
     Returns:
@@ -336,7 +353,7 @@ def tune(
         c = expanded("tune", "c", c, (*a.shape[:-1], b.shape[-1]))
     epilogue = Epilogue(alpha=float(alpha), beta=float(beta), c=c, bias=bias, activation=activation)
     operands = Operands.of(a, b, modes.get(precision), out_dtype=result_element(a, None, out_dtype), epilogue=epilogue)
-    found = search(operands, invariant=invariant, steps=steps, timer=timer)
+    found = search(operands, invariant=invariant, steps=steps, max_seconds=max_seconds, timer=timer)
     keep(operands, invariant, found)
     return found
 
