@@ -297,7 +297,10 @@ def audits(name: str, data: Data) -> Iterator[str]:
     yield f"### {title(name)} {{ #{name} }}\n"
     yield from source(name, data)
     yield ""
-    yield from verdict(name, data)
+    if isinstance(data.get("verdict"), dict) and {"status", "sentences"} <= set(data["verdict"]):
+        yield from verdict(name, data)
+    else:
+        yield from _as_it_is(data)
 
 
 @view
@@ -427,18 +430,20 @@ def speed(name: str, data: Data) -> Iterator[str]:
         yield bars(f"{key}: CPU time per call (in brackets: relative to the peer's); shorter is better", charted, peers)
         yield ""
     if not calls:
-        yield from (
-            f"- {escape(sentence, quote=False)}" for sentence in (data.get("verdict") or {}).get("sentences", [])
-        )
-        text = json.dumps(data, indent=1, ensure_ascii=False)
-        lines = [line[:120] for line in text.splitlines()[:80]]
-        yield "\n<details><summary>The file</summary>"
-        yield f"<pre><code>{escape(chr(10).join(lines), quote=False).replace(chr(10), '&#10;')}</code></pre></details>"
+        yield from _as_it_is(data)
+
+
+def _as_it_is(data: Data) -> Iterator[str]:
+    """A file that no view knows: its verdict if it has one, and its beginning."""
+    yield from (f"- {escape(sentence, quote=False)}" for sentence in (data.get("verdict") or {}).get("sentences", []))
+    lines = [line[:120] for line in json.dumps(data, indent=1, ensure_ascii=False).splitlines()[:80]]
+    yield "\n<details><summary>The file</summary>"
+    yield f"<pre><code>{escape(chr(10).join(lines), quote=False).replace(chr(10), '&#10;')}</code></pre></details>"
 
 
 # Files that views of their own show.
 CLAIMED = (
-    "*-gemm", "*-audit", "*-audit-*", "*-matrix-units-dots", "*-matrix-units-identified",
+    "*-gemm", "nvidia-h200-audit", "*-audit-*", "*-matrix-units-dots", "*-matrix-units-identified",
     "*-matrix-units-libraries", "fpsan-mutants",
 )  # fmt: skip
 
@@ -578,12 +583,13 @@ def _pair(error: Data) -> str:
 
 def _plain_gemm(name: str, data: Data) -> Iterator[str]:
     """Rows with any columns: for each shape a chart and a table."""
-    rows = data.get("rows")
-    if not isinstance(rows, list) or not rows:
-        return
     yield f"## {title(name)} {{ #{name} }}\n"
     yield from source(name, data)
     yield ""
+    rows = data.get("rows")
+    if not isinstance(rows, list) or not rows:
+        yield from _as_it_is(data)
+        return
     columns = list(dict.fromkeys(key for row in rows for key in row))
     shape_key = next((key for key in columns if "shape" in key), None)
     speeds = [key for key in columns if re.search(r"tflops?|tflop/s|value|cool|hot", key, re.IGNORECASE)

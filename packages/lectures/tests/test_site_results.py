@@ -153,6 +153,15 @@ def test_calls_and_files_of_any_other_kind_are_shown(tmp_path: Path) -> None:
     assert "\n\n" not in text[text.index("<details>") : text.index("</details>")], "a blank line ends HTML in Markdown"
 
 
+@pytest.mark.parametrize("name", ["x-audit", "x-audit-more", "x-gemm", "x-y"])
+@pytest.mark.parametrize("data", [{}, [], {"rows": []}, {"figures": []}, {"verdict": {}}, {"a": {"b": [1, None, "<"]}}])
+def test_a_file_of_any_content_and_name_is_shown_once(tmp_path: Path, name: str, data: object) -> None:
+    (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    marks = [("speed", "*"), ("gemm", "*-gemm"), ("audits", "*-audit-*")]
+    shown = [site_results.render(view, pattern, tmp_path) for view, pattern in marks]
+    assert sum(f"<!-- results: {name} -->" in text for text in shown) == 1
+
+
 def test_an_unknown_view_is_an_error() -> None:
     with pytest.raises(LookupError, match="no view 'pie'"):
         site_results.render("pie", "*")
