@@ -368,6 +368,24 @@ def test_gpu_calls_that_are_launched_from_memory_have_the_same_bits(shape, dtype
 
 
 @pytest.mark.gpu
+def test_gpu_addends_and_accumulation_from_memory():
+    from tritongemm import eager
+
+    a, b, row = on_gpu(64, 96), on_gpu(96, 64), on_gpu(64)
+    eager.clear()
+    want = tritongemm.addmm(row, a, b)
+    assert len(eager._plans) == 1
+    other = on_gpu(64, seed=5)
+    assert equal(tritongemm.addmm(row, a, b), want)
+    assert equal(tritongemm.addmm(other, a, b).cpu(), tritongemm.predict(a, b, c=other, beta=1))
+    total, expected = on_gpu(64, 64), on_gpu(64, 64)
+    for _ in range(3):
+        expected = tritongemm.mm(a, b, c=expected, beta=1)
+        assert tritongemm.mm(a, b, c=total, beta=1, out=total) is total
+        assert equal(total, expected)
+
+
+@pytest.mark.gpu
 def test_gpu_offsets_past_two_to_the_31():
     import torch
 

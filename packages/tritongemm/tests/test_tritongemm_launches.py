@@ -297,6 +297,20 @@ def test_a_result_on_an_operand_is_not(quick, tensors):
     assert len(kernel.replayed) == 1
 
 
+def test_a_result_on_c_itself_is_replayed_as_such(quick, tensors):
+    kernel = Kernel()
+    a, b, out = tensors
+    plan = recorded(kernel, a, b, out).plan([a, b, out])
+    quick.keep((a, b, out, None), out, out, ("ieee",), plan)
+    other = torch.zeros(8, 16)
+    assert quick.quick(a, b, other, None, other, ("ieee",)) is other
+    assert kernel.replayed[0][4][:3] == (a.data_ptr(), b.data_ptr(), other.data_ptr())
+    assert quick.quick(a, b, other.clone(), None, other, ("ieee",)) is None
+    assert quick.quick(other, b, other, None, other, ("ieee",)) is None
+    assert quick.quick(a, b, other, None, None, ("ieee",)) is None
+    assert len(kernel.replayed) == 1
+
+
 def test_what_torch_wants_to_see_is_not(quick, tensors):
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils._python_dispatch import TorchDispatchMode

@@ -125,7 +125,12 @@ def _key(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...])
     key = (a.shape, a.stride(), a.dtype, a.get_device(), b.shape, b.stride(), b.dtype, b.get_device(), settings)
     if c is None and bias is None and out is None:
         return key
-    return (*key, _signature(c), _signature(bias), _signature(out))
+    return (*key, _signature(c), _signature(bias), _signature(out), c is out)
+
+
+def operands_beside(out: Any, a: Any, b: Any, c: Any, bias: Any) -> list[Any]:
+    """The tensors of a call that are read, in the order of its plan; c is left out where it is what is written to."""
+    return [x for x in (a, b, None if c is out else c, bias) if x is not None]
 
 
 def quick(
@@ -160,7 +165,7 @@ def quick(
     if c is None and bias is None:
         addresses = [a.data_ptr(), b.data_ptr()]
     else:
-        addresses = [x.data_ptr() for x in (a, b, c, bias) if x is not None]
+        addresses = [x.data_ptr() for x in operands_beside(out, a, b, c, bias)]
     if out is None:
         out = _torch.empty_like(kept.template)
         start = out.data_ptr()
@@ -193,7 +198,7 @@ def keep(
         settings: Everything else that the call depends on.
         plan: The plan; None if the call cannot be replayed.
     """
-    present = [x for x in tensors if x is not None]
+    present = operands_beside(given_out, *tensors)
     if plan is None or any(x.data_ptr() % 16 for x in (*present, out)):
         return
     if given_out is None and not out.is_contiguous():

@@ -120,11 +120,10 @@ def recorded(tensors: tuple[Any, Any, Any, Any], given_out: Any, settings: tuple
         return product(*arguments)
     with launches.record() as record:
         result = product(*arguments)
-    c = arguments[2]
-    # What was made for this call (a broadcast c, memory apart from out) is not there next time. Memory made while a
-    # graph is captured belongs to the graph: such a call is recorded another time.
-    if c is tensors[2] and (given_out is None or given_out is result) and not tuning.capturing():
-        plan = record.plan([*(x for x in tensors if x is not None), result])
+    # Memory that stood in for out is not there next time. Memory made while a graph is captured belongs to the graph:
+    # such a call is recorded another time.
+    if (given_out is None or given_out is result) and not tuning.capturing():
+        plan = record.plan([*eager.operands_beside(given_out, *tensors), result])
         eager.keep(tensors, result, given_out, settings, plan)
     return result
 
