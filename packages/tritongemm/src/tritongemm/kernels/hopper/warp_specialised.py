@@ -112,6 +112,8 @@ def _tiles(kind: Kind, operand_bytes: int, result_bytes: int) -> list[Config]:
 # cache together, what all get from memory. Rows beyond M cost the engine as much as others.
 _ENGINE_BYTES, _CACHE_BYTES, _MEMORY_BYTES = 46, 4670, 2390
 _TILE_CLOCKS = 5000
+# Narrow tiles were measured that much slower than their bytes say.
+_NARROW, _NARROW_FACTOR = 128, 1.4
 
 
 def _clocks(config: Config, kind: Kind, M: int, N: int, K: int, operand_bytes: int, processors: int) -> float:
@@ -120,8 +122,9 @@ def _clocks(config: Config, kind: Kind, M: int, N: int, K: int, operand_bytes: i
     waves = -(-tiles // processors)
     work = K * config.block_m * config.block_n / kind.products
     read = K * (config.block_m + config.block_n) * operand_bytes
+    cache = tiles * read / _CACHE_BYTES * (_NARROW_FACTOR if config.block_n < _NARROW else 1)
     memory = (M * K + K * N) * operand_bytes / _MEMORY_BYTES
-    return max(waves * max(work, read / _ENGINE_BYTES), tiles * read / _CACHE_BYTES, memory) + waves * _TILE_CLOCKS
+    return max(waves * max(work, read / _ENGINE_BYTES), cache, memory) + waves * _TILE_CLOCKS
 
 
 def configure(operands: Operands) -> Config:
