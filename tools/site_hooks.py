@@ -146,7 +146,7 @@ def rules(which: str) -> str:
 def results(which: str, pattern: str | None, source: str) -> str:
     """Markdown of a mark for results on the page of a source file."""
     if which != "overview":
-        return site_results.render(which, pattern or "*")
+        return site_results.render(which, pattern or "*") or "*Nothing is recorded yet.*"
     pages: dict[str, list[str]] = {}
     for path, shown in results_by_page().items():
         heading = re.search(r"^# (.*)$", (DOCS / path).read_text(encoding="utf-8"), re.MULTILINE)
