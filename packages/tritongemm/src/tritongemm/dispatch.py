@@ -276,9 +276,10 @@ def choose(operands: Operands, config: Config | None = None, invariant: bool = T
     for candidate in CANDIDATES:
         if candidate.supports(operands, None):
             chosen = candidate.configure(operands)
-            if not invariant and (cut := _cut(operands, chosen)) is not None:
+            whole = not candidate.bits(operands, chosen)
+            if not invariant and whole and (cut := _cut(operands, chosen)) is not None:
                 return cut
-            if not (invariant and candidate.bits(operands, chosen)):
+            if whole or not invariant:
                 return candidate, chosen
     raise UsageError(f"precision: no kernel here computes mode {operands.mode.name!r} for {operands.types}.")
 
