@@ -29,7 +29,7 @@ def uniform(seed: int, *shape: int) -> np.ndarray:
 
 def test_every_observation_holds_by_default(report: numfmt_lectures.Report) -> None:
     observations = [o for d in report.demonstrations for o in d.observations]
-    assert len(observations) == 15
+    assert len(observations) == 18
     assert [o.key for o in observations if not o.holds] == []
 
 
@@ -243,6 +243,20 @@ def test_planted_lengths_fail() -> None:
     assert holds(int8x6=[2, 2, 2]) == [True, True, False]
 
 
+def test_planted_edges_fail() -> None:
+    sound = lecture.try_edges()
+    assert [o.holds for o in lecture.observe_edges(sound)] == [True] * 3
+
+    def failing(edge: str, **values: float) -> list[str]:
+        planted = {**sound, edge: {**sound[edge], **values}}
+        return [o.key for o in lecture.observe_edges(planted) if not o.holds]
+
+    assert failing("infinite", fp16x3=np.inf) == ["infinite"]
+    assert failing("largest", bf16x6=1.0) == ["largest"]
+    assert failing("tiny", bf16x6=sound["tiny"]["sgemm"]) == ["small"]
+    assert failing("beside", fp16x3=sound["beside"]["sgemm"]) == ["small"]
+
+
 def test_settings_that_cannot_be_are_refused_by_name() -> None:
     with pytest.raises(numfmt_lectures.LectureError, match="'promotion' takes a multiple of 16, one tensor core step"):
         numfmt_lectures.compute(NAME, quick=True, promotion=20)
@@ -287,9 +301,12 @@ def test_solution_short_sums_leave_digits_less_room() -> None:
 
 
 @pytest.mark.parametrize("scheme", [FP16X3, BF16X6], ids=lambda scheme: scheme.name)
-def test_solution_the_second_part_of_an_infinity_is_not_a_number(scheme: lecture.Scheme) -> None:
-    x, y = np.array([[np.inf, 1]], np.float32), np.ones((2, 1), np.float32)
-    (first, second, *_), _ = split(x, scheme, 1)
-    assert (first[0, 0], str(second[0, 0])) == (np.inf, "nan")
-    assert lecture.sgemm(x, y)[0, 0] == np.inf
-    assert np.isnan(product(x, y, scheme)[0, 0])
+def test_solution_an_infinity_spoils_its_own_row_only(scheme: lecture.Scheme) -> None:
+    a, b = np.abs(uniform(9, 3, 32)) + 1, np.abs(uniform(10, 32, 4)) + 1
+    a[1, 5] = np.inf
+    (first, second, *_), _ = split(a, scheme, 1)
+    assert (first[1, 5], str(second[1, 5])) == (np.inf, "nan")
+    assert (lecture.sgemm(a, b)[1] == np.inf).all()
+    c = product(a, b, scheme)
+    assert np.isnan(c[1]).all()
+    assert np.isfinite(c[[0, 2]]).all()

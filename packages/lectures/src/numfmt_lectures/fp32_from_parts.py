@@ -1,7 +1,8 @@
 """Lecture: FP32 from FP16, BF16 and INT8 parts. How units that know no FP32 multiply FP32 matrices, and how well.
 
-Five demonstrations: taking numbers apart; what the products of parts cost; chained against promoted sums; data on which
-INT8 digits lose, and a guard that knows; and how long a sum must be before parts are better than FP32.
+Six demonstrations: taking numbers apart; what the products of parts cost; chained against promoted sums; data on which
+INT8 digits lose, and a guard that knows; how long a sum must be before parts are better than FP32; and numbers that
+cannot be taken apart.
 """
 
 from __future__ import annotations
@@ -582,12 +583,94 @@ def observe_lengths(found: Mapping[str, list[float]], lengths: Sequence[int]) ->
     ]
 
 
+# 6. Numbers that cannot be taken apart.
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A product whose operands lie at an edge of a format: one row of a, one column of b.
+
+    Attributes:
+        key: its name in the catalogues.
+        row: of a.
+        column: of b.
+    """
+
+    key: str
+    row: Sequence[float]
+    column: Sequence[float]
+
+
+EDGES = (
+    Edge("largest", [FP32.max], [1.0]),
+    Edge("infinite", [math.inf, 1.0], [1.0, 1.0]),
+    Edge("tiny", [float(np.float32(4 / 3 * 2.0**-120))], [1.0]),
+    Edge("beside", [1.0, float(np.float32(4 / 3 * 2.0**-30))], [0.0, 1.0]),
+)
+
+
+def edges(_: Settings) -> Demonstration:
+    """Multiply what overflows, underflows or is infinite in parts, with nobody guarding."""
+    found = try_edges()
+    columns = [Column("edge"), *(Column(name, ".9g", name) for name in ("sgemm", "fp16x3", "bf16x6"))]
+    rows: list[tuple[Value, ...]] = [
+        (Label(f"edge_{key}"), *(values[name] for name in ("sgemm", "fp16x3", "bf16x6")))
+        for key, values in found.items()
+    ]
+    return Demonstration("edges", [Table("edges", columns, rows)], observe_edges(found))
+
+
+def try_edges() -> dict[str, dict[str, float]]:
+    """The result of every edge by FP32 and by floating-point parts."""
+    found = {}
+    for edge in EDGES:
+        a, b = np.array([edge.row], np.float32), np.array([edge.column], np.float32).T
+        with np.errstate(over="ignore", invalid="ignore"):  # that is what happens here
+            found[edge.key] = {name: float(WAYS[name](a, b)[0, 0]) for name in ("sgemm", "fp16x3", "bf16x6")}
+    return found
+
+
+def observe_edges(found: Mapping[str, Mapping[str, float]]) -> list[Observation]:
+    """Which edge breaks which parts."""
+
+    def bits(key: str, name: str) -> float:
+        """Significant bits of the result that are FP32's."""
+        exact = found[key]["sgemm"]
+        off = abs(found[key][name] - exact) / abs(exact)
+        return 24.0 if off <= U else -math.log2(off)
+
+    largest, infinite = found["largest"], found["infinite"]
+    return [
+        Observation(
+            "infinite",
+            math.isinf(infinite["sgemm"]) and all(math.isnan(infinite[name]) for name in ("fp16x3", "bf16x6")),
+            {"sgemm": infinite["sgemm"], "fp16": infinite["fp16x3"], "bf16": infinite["bf16x6"]},
+        ),
+        Observation(
+            "largest",
+            not math.isfinite(largest["bf16x6"]) and largest["fp16x3"] == largest["sgemm"],
+            {"bf16": largest["bf16x6"], "fp16": largest["fp16x3"]},
+        ),
+        Observation(
+            "small",
+            bits("tiny", "bf16x6") < bits("tiny", "fp16x3") and bits("beside", "fp16x3") < bits("beside", "bf16x6"),
+            {
+                "tiny_bf16": bits("tiny", "bf16x6"),
+                "tiny_fp16": bits("tiny", "fp16x3"),
+                "beside_fp16": bits("beside", "fp16x3"),
+                "beside_bf16": bits("beside", "bf16x6"),
+            },
+        ),
+    ]
+
+
 DEMONSTRATIONS: tuple[Callable[[Settings], Demonstration], ...] = (
     splitting,
     costs,
     accumulation,
     distributions,
     lengths,
+    edges,
 )
 
 LECTURE = Lecture("fp32-from-parts", Settings, DEMONSTRATIONS)

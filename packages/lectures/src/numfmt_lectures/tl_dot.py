@@ -279,7 +279,7 @@ def try_precisions(settings: Settings) -> dict[str, Errors]:
     found = {}
     for name in PRECISIONS:
         if name == "tf32_rounded":
-            # What `cvt.rna.tf32` before the product does, and the vendor's library.
+            # As `cvt.rna.tf32` does; the vendor's library rounds too, ties to even.
             c = compute(TF32.round(a, "nearest_away"), TF32.round(b, "nearest_away"), "tf32")
         else:
             c = compute(a, b, name)
