@@ -128,6 +128,13 @@ def test_long_rows_are_carried_by_float32_where_it_is_wide_enough(counted, monke
     assert counted["dtypes"] == {"float32", "float64"}
 
 
+def test_signalling_nans_in_long_rows_are_no_warning(counted, monkeypatch):
+    monkeypatch.setattr(_passes, "_LONG", 1)
+    x = np.ones((12, 5))
+    x.view(np.uint64)[3, 2] = 0x7FF4000000000000
+    assert np.isnan(accumulate(x, numfmt.BF16)).tolist() == [i == 3 for i in range(12)]
+
+
 def test_float32_carries_nothing_that_it_would_lose(monkeypatch):
     monkeypatch.setattr(_passes, "_LONG", 1)
     ops = RoundedArithmetic(numfmt.BF16)

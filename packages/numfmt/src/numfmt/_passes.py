@@ -158,7 +158,7 @@ class RowArithmetic:
             return None
         # So few bits are lost only by overflow or underflow, which float32 reports.
         try:
-            with np.errstate(over="raise", under="raise"):
+            with np.errstate(over="raise", under="raise", invalid="ignore"):  # signalling NaNs are invalid
                 return x.astype(np.float32)
         except FloatingPointError:
             return None
