@@ -28,6 +28,7 @@ from tritongemm.kernels.hopper.matrices import contiguous_axis
 from tritongemm.kernels.hopper.pipeline import activated
 from tritongemm.kernels.hopper.warp_specialised import products
 from tritongemm.kernels.problems import Operands
+from tritongemm.launches import forgo
 
 NAME = "simt"
 _AHEAD = False
@@ -216,6 +217,7 @@ def launch(
 ) -> None:  # fmt: skip
     """Starts `simt_kernel` on operands as `_in_sixteens` makes them."""
     M, N, K = sizes
+    forgo()
     grid = (-(-M // config.block_m) * -(-N // config.block_n),)
     simt_kernel[grid](
         a, b, out, out if c is None else c, out if bias is None else bias, M, N, K, a.shape[1], b.shape[1],
