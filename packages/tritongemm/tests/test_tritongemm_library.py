@@ -609,6 +609,26 @@ def test_a_layer_has_the_parameters_of_torchs_and_names_its_precision():
     assert type(replace_linears(torch.nn.Linear(2, 2))) is Linear
 
 
+def test_a_model_of_such_layers_compiles_and_trains(compiled):
+    from tritongemm.nn import Linear
+
+    model = torch.nn.Sequential(Linear(8, 6, activation="gelu", precision="tf32x3"), Linear(6, 3))
+    x = random(4, 8)
+    want = model(x)
+    want.sum().backward()
+    gradients = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    got = compiled(model)(x)
+    got.sum().backward()
+    assert same_bits(got, want)
+    assert all(same_bits(p.grad, g) for p, g in zip(model.parameters(), gradients, strict=True))
+    with torch.inference_mode():
+        assert same_bits(model(x), want)
+    model.zero_grad()
+    torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False).sum().backward()
+    assert all(same_bits(p.grad, g) for p, g in zip(model.parameters(), gradients, strict=True))
+
+
 def test_a_subclass_of_torchs_layer_is_left_as_it_is():
     from tritongemm.nn import replace_linears
 
