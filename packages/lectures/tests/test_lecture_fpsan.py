@@ -140,6 +140,17 @@ def test_planted_judgements_fail_their_observation_only(
     assert [o.key for o in fpsan.observe_judges(sound, SOUND, bugs) if not o.holds] == failed
 
 
+def test_the_picture_shows_opposite_payloads_at_opposite_numbers(report: numfmt_lectures.Report) -> None:
+    (figure,) = report.demonstration("embedding").figures
+    (series,) = figure.series
+    payload = dict(zip(series.x, series.y, strict=True))
+    assert payload[0.0] == 0
+    assert payload[1.0] == 2.0**-31
+    assert all(payload[-x] == -y for x, y in payload.items() if x and y != -1)
+    # Scattered: neighbours are as far apart as two random numbers between 0 and 1 are, a third on average.
+    assert 0.28 < np.abs(np.diff(series.y)).mean() < 0.39
+
+
 # Solutions of the exercises.
 
 

@@ -17,7 +17,7 @@ import fpsan_tools
 from fpsan_tools.algebra import Algebra, get
 from numfmt_lectures.lecture import Lecture
 from numfmt_lectures.planted import BUGS, product
-from numfmt_lectures.report import Column, Demonstration, Label, Observation, Table, Value
+from numfmt_lectures.report import Column, Demonstration, Figure, Label, Observation, Series, Table, Value
 
 __all__ = ["LECTURE", "Settings"]
 
@@ -75,7 +75,15 @@ def embedding(_: Settings) -> Demonstration:
         "embedding",
         [Table("payloads", columns, rows)],
         observe_embedding(payload_of, bool((back == values.view(np.uint32)).all())),
+        [Figure("scatter", "scatter", [scattered(newer)])],
     )
+
+
+def scattered(algebra: Algebra) -> Series:
+    """The payloads of a ramp of numbers, as signed integers in units of 2^31."""
+    ramp = np.linspace(-4, 4, 401).astype(_FP32)
+    payloads = algebra.embed(ramp, "fp32").view(np.int32)
+    return Series("E(x)", ramp.tolist(), (payloads / 2.0**31).tolist())
 
 
 def observe_embedding(payload_of: Mapping[float, int], returns: bool) -> list[Observation]:
