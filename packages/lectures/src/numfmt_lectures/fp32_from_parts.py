@@ -216,17 +216,21 @@ class Cost:
 
     Attributes:
         name: the scheme, or `sgemm`.
+        unit: the format of the unit that does the products.
         products: of parts, for each product.
-        peak: rate of the unit that does them, by the data sheet.
-        product: measured, without splitting.
-        whole: measured, splitting of both operands included; None where it was not measured.
+        peak: rate of the unit, by the data sheet.
+        whole: measured, splitting of both operands included.
+        prepared: measured with B split before; None where there is no such figure.
+        rms: of the measured products' errors, in units of u·sum|p|.
     """
 
     name: str
+    unit: str
     products: int
     peak: float
-    product: float
-    whole: float | None
+    whole: float
+    prepared: float | None
+    rms: float
 
     @property
     def ceiling(self) -> float:
@@ -235,32 +239,31 @@ class Cost:
 
 
 def costs(_: Settings) -> Demonstration:
-    """Count products, divide the units' peaks by them, and set measured speeds beside."""
-    recorded = speed()
-    found = cost_table(recorded)
-    base = found["sgemm"].product
+    """Count products, divide the units' peaks by them, and set measured speeds and errors beside."""
+    found = cost_table(speed())
+    base = found["sgemm"]
     columns = [
         Column("scheme"),
         Column("unit"),
         Column("products", "d"),
         Column("peak", ".0f"),
         Column("ceiling", ".0f"),
-        Column("product", ".0f"),
+        Column("prepared", ".0f"),
         Column("whole", ".0f"),
         Column("ratio", ".2f"),
+        Column("rms", ".3f"),
     ]
-    rows: list[tuple[Value, ...]] = []
-    for cost in found.values():
-        ratio = None if cost.whole is None else cost.whole / base
-        unit = recorded["ways"][cost.name]["unit"]
-        rows.append((cost.name, unit, cost.products, cost.peak, cost.ceiling, cost.product, cost.whole, ratio))
+    rows: list[tuple[Value, ...]] = [
+        (c.name, c.unit, c.products, c.peak, c.ceiling, c.prepared, c.whole, c.whole / base.whole, c.rms)
+        for c in found.values()
+    ]
     bars = list(found)
     figure = Figure(
         "speed",
         "bars",
         [
             Series(Label("ceiling"), bars, [c.ceiling for c in found.values()]),
-            Series(Label("measured"), bars, [c.product for c in found.values()]),
+            Series(Label("measured"), bars, [c.whole for c in found.values()]),
         ],
     )
     return Demonstration("costs", [Table("costs", columns, rows)], observe_costs(found), [figure])
@@ -269,30 +272,34 @@ def costs(_: Settings) -> Demonstration:
 def cost_table(recorded: Mapping[str, Any]) -> dict[str, Cost]:
     """The recorded speeds with the products counted from the schemes."""
     products = {"sgemm": 1, "fp16x3": len(FP16X3.products), "bf16x6": len(BF16X6.products), "int8x6": 6}
-    ways = recorded["ways"]
-    return {
-        name: Cost(name, count, ways[name]["peak"], ways[name]["product"], ways[name].get("whole"))
-        for name, count in products.items()
-    }
+    found = {}
+    for name, count in products.items():
+        way = recorded["ways"][name]
+        found[name] = Cost(name, way["unit"], count, way["peak"], way["whole"], way.get("prepared"), way["rms"])
+    return found
 
 
 def observe_costs(found: Mapping[str, Cost]) -> list[Observation]:
-    """Whether parts are faster than FP32 units with the splitting, and whether all stay below their ceilings."""
+    """Whether parts are faster and more accurate than FP32 units, and all stay below their ceilings."""
     base = found["sgemm"]
-    whole = {name: cost.whole for name, cost in found.items() if name != "sgemm" and cost.whole is not None}
-    shares = [cost.product / cost.ceiling for cost in found.values()]
+    parts = {name: cost for name, cost in found.items() if name != "sgemm"}
+    shares = [cost.whole / cost.ceiling for cost in found.values()]
+    halves = found["fp16x3"]
     return [
         Observation(
             "faster",
-            bool(whole) and all(speed > base.product for speed in whole.values()),
-            {
-                "fp16": (found["fp16x3"].whole or 0) / base.product,
-                "int8": (found["int8x6"].whole or 0) / base.product,
-                "bf16": found["bf16x6"].product / base.product,
-            },
+            all(cost.whole > base.whole for cost in parts.values()),
+            {key: found[f"{key}x{n}"].whole / base.whole for key, n in (("fp16", 3), ("int8", 6), ("bf16", 6))},
         ),
         Observation(
-            "ceilings", max(shares) <= 1, {"least": min(shares), "most": max(shares), "sgemm": base.product / base.peak}
+            "better",
+            all(cost.rms < base.rms for cost in parts.values()),
+            {"fp16": ratio(base.rms, halves.rms), "least": min(ratio(base.rms, cost.rms) for cost in parts.values())},
+        ),
+        Observation(
+            "ceilings",
+            max(shares) <= 1,
+            {"least": min(shares), "most": max(shares), "sgemm": base.whole / base.ceiling},
         ),
     ]
 
