@@ -201,3 +201,54 @@ def test_recorded_speeds_come_with_smaller_errors_than_the_librarys():
     for figure in figures:
         M, K, N = figure["shape"]
         assert figure["tflops"] == pytest.approx(2e-9 * M * K * N / figure["ms"])
+
+
+@compiler
+def test_what_the_copy_engine_reads_and_stores():
+    torch = pytest.importorskip("torch")
+    needs_gluon()
+    from tritongemm.kernels.hopper.matrices import contiguous_axis, readable, storable
+
+    x = torch.arange(64 * 48, dtype=torch.float32).reshape(64, 48)
+    odd = torch.zeros(64 * 48 + 3)[3:].view(64, 48)
+    assert contiguous_axis(x) == 1
+    assert contiguous_axis(x.t()) == 0
+    assert contiguous_axis(x[:, :47]) == 1
+    assert contiguous_axis(x[:, ::2]) is None
+    assert contiguous_axis(x[:1].expand(64, 48)) is None, "a row repeated has no pitch"
+    assert contiguous_axis(x.to(torch.bfloat16)[:, :45].contiguous()) is None, "90 bytes per row"
+    assert contiguous_axis(torch.zeros(1, 45)) == 1, "a single row has no pitch"
+    assert odd.data_ptr() % 16 == 12
+    assert contiguous_axis(odd) is None
+    for view in (x[:, ::2], x.to(torch.bfloat16)[:, :45].contiguous(), odd, x[:1].expand(64, 48)):
+        for axis in (None, 0, 1):
+            copy, found = readable(view, axis)
+            assert torch.equal(copy, view)
+            assert found == contiguous_axis(copy)
+            assert axis in (None, found)
+    same, axis = readable(x.t(), None)
+    assert (same.data_ptr(), axis) == (x.data_ptr(), 0)
+    assert storable(x)
+    assert storable(x[:, :44])
+    assert not storable(x[:, :45]), "the engine would write past the edge"
+    assert not storable(odd)
+    assert not storable(x.t())
+
+
+def test_recorded_accuracy_is_computed_again():
+    """bench/results/emulation-accuracy.json, one of its rows."""
+    import importlib.util
+    import json
+
+    bench = Path(__file__).parents[3] / "bench"
+    path = bench / "results" / "emulation-accuracy.json"
+    if not path.exists():
+        pytest.skip("the benchmark's results are part of the repository only")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    spec = importlib.util.spec_from_file_location("emulation_accuracy", bench / "emulation_accuracy.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    want = next(row for row in rows if (row["data"], row["K"]) == ("normal", 64))
+    assert module.measure("normal", 64) == want
+    for row in rows:
+        assert row["auto"]["rms"] <= 1.1 * row["ieee"]["rms"], row
