@@ -406,3 +406,18 @@ def test_a_mistyped_option_points_to_the_commands_own_help(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main(["audit", "--output", "x"])
     assert "See tritongemm audit --help." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["tf32_rounded", "bf16x6_chained", "int8x6"])
+def test_modes_of_this_package_pass_when_declared(mode):
+    """Payloads of operands that are rounded or split are their own, and fast kernels are predicted on a CPU."""
+    import tritongemm
+
+    def multiply(a, b):
+        return tritongemm.mm(a, b, precision=mode)
+
+    result = audit(multiply, "blocked", **SMALL, choices_a=Choices(precision=mode), choices_b=TILES, hardware=True)
+    assert result.status == "PASS WITH LIMITATIONS", told(result)
+    assert result.algebra.absent.keys() == {"A"}
+    assert result.algebra.checked["A"] == len(result.algebra.trials)
+    assert result.rounding.identified["A"].order == ModeOrder(mode, "fp32")

@@ -126,6 +126,7 @@ class Contestant:
         function: A function of two matrices that gives their product, in place of a kernel.
         arrays: Whose arrays it is called with on the CPU.
         gluon: Whether the kernel is written in Gluon.
+        precision: The precision mode that it is meant to have, if that was said.
     """
 
     letter: str
@@ -144,6 +145,7 @@ class Contestant:
     function: Callable[..., Any] | None = None
     arrays: tuple[str, ...] = ()
     gluon: bool = False
+    precision: str | None = None
 
     def tile(self, dimension: str) -> int:
         """Its tile size along "rows", "columns" or "inner"; 1 where it has none."""
@@ -425,7 +427,7 @@ def _function_contestant(found: Any, letter: str, spec: str, name: str, choices:
     remarks = ("called as a function of A and B",)
     return Contestant(
         letter, spec, name, None, SIGNATURES[0], {}, {}, lambda M, N, K: (), "its own", remarks,
-        function=found, arrays=library_of(found),
+        function=found, arrays=library_of(found), precision=choices.precision,
     )  # fmt: skip
 
 
@@ -535,6 +537,7 @@ def contestant(found: Any, letter: str, spec: str, name: str, choices: Choices |
         heuristics,
         zeroed,
         gluon=bool(getattr(kernel, "is_gluon", lambda: False)()),
+        precision=choices.precision,
     )
 
 
