@@ -413,9 +413,11 @@ def test_gpu_graphs_and_streams():
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = tritongemm.mm(a, b, config="tune")  # which tunes nothing here
+        again = tritongemm.mm(a, b)  # launched from memory
     a.neg_()
     graph.replay()
     assert equal(captured, -want)
+    assert equal(again, -want)
     a.neg_()
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()

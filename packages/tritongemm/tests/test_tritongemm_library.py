@@ -321,6 +321,8 @@ def test_a_compiled_call_says_what_is_wrong(compiled):
         compiled(lambda a, b: tritongemm.mm(a, b))(random(3, 4), random(5, 6))
     with pytest.raises(Exception, match="to have the same dtype"):
         compiled(lambda a, b: tritongemm.mm(a, b))(random(3, 4), random(4, 6, dtype=torch.float64))
+    with pytest.raises(Exception, match="must match the existing size"):
+        compiled(lambda a, b: tritongemm.mm(a, b, bias=b[:, 0]))(random(3, 4), random(4, 6))
     with pytest.raises(Exception, match="Did you mean 'relu'"):
         compiled(lambda a, b: tritongemm.mm(a, b, activation="relo"))(random(3, 4), random(4, 6))
 

@@ -23,6 +23,7 @@ from tritongemm.operands import (
     OperandError,
     check_addend,
     check_batches,
+    check_bias,
     check_kinds,
     check_matrices,
     check_out,
@@ -465,14 +466,7 @@ def _product(name: str, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: t
     elif beta != 0:
         raise UsageError(f"beta: {beta!r}, but there is no c to multiply; give c, or leave beta away.")
     if bias is not None:
-        check_addend(name, "bias", bias, a, element.library)
-        if rank(bias) != 1 or bias.shape[0] != shape[-1]:
-            fail(
-                f"The expanded size of the tensor ({shape[-1]}) must match the existing size "
-                f"({bias.shape[-1] if rank(bias) else 1}) at non-singleton dimension {len(shape) - 1}.  "
-                f"Target sizes: {[int(n) for n in shape]}.  Tensor sizes: {[int(n) for n in bias.shape]}", name,
-                f"bias has shape ({shape[-1]},); what has more dimensions goes to c",
-            )  # fmt: skip
+        check_bias(name, bias, a, element.library, shape)
     if config is not None and not isinstance(config, Config) and config != "tune":
         raise UsageError(f'config: a tritongemm.Config, "tune" or None, given {config!r}.')
     alpha, beta = _number("alpha", alpha), _number("beta", beta)

@@ -22,7 +22,14 @@ from tritongemm import eager, execution
 from tritongemm.configurations import Config
 from tritongemm.elements import element_of
 from tritongemm.errors import UsageError
-from tritongemm.operands import check_addend, check_batches, check_matrices, check_settings, result_element
+from tritongemm.operands import (
+    check_addend,
+    check_batches,
+    check_bias,
+    check_matrices,
+    check_settings,
+    result_element,
+)
 
 _SCHEMA = (
     "(Tensor a, Tensor b, Tensor? c, Tensor? bias, float alpha, float beta, str? activation, str precision, "
@@ -139,9 +146,10 @@ def _product_fake(a, b, c, bias, alpha, beta, activation, precision, out_dtype, 
     name = "mm" if a.ndim == 2 else "bmm"
     check_matrices(name, a, b) if a.ndim == 2 else check_batches(name, a, b)
     element = result_element(a, None, out_dtype)
-    for argument, x in (("c", c), ("bias", bias)):
-        if x is not None:
-            check_addend(name, argument, x, a, element.library)
+    if c is not None:
+        check_addend(name, "c", c, a, element.library)
+    if bias is not None:
+        check_bias(name, bias, a, element.library, _shape(a, b))
     check_settings(activation, precision, element_of(a, "a"))
     if c is None and beta != 0:
         raise UsageError(f"beta: {beta!r}, but there is no c to multiply; give c, or leave beta away.")

@@ -218,6 +218,30 @@ def check_addend(name: str, argument: str, x: Any, like: Any, out_type: str) -> 
         )  # fmt: skip
 
 
+def check_bias(name: str, bias: Any, like: Any, out_type: str, shape: tuple[int, ...]) -> None:
+    """Checks what is added to every row of a product.
+
+    Args:
+        name: The function's name.
+        bias: The array.
+        like: An operand of the product.
+        out_type: The result's type.
+        shape: The product's shape.
+
+    Raises:
+        OperandError: It has another type than these, or is not one number per column.
+    """
+    check_addend(name, "bias", bias, like, out_type)
+    if rank(bias) != 1 or bias.shape[0] != shape[-1]:
+        size = bias.shape[-1] if rank(bias) else 1
+        fail(
+            f"The expanded size of the tensor ({shape[-1]}) must match the existing size ({size}) at non-singleton "
+            f"dimension {len(shape) - 1}.  Target sizes: {[int(n) for n in shape]}.  Tensor sizes: "
+            f"{[int(n) for n in bias.shape]}", name,
+            f"bias has shape ({shape[-1]},); what has more dimensions goes to c",
+        )  # fmt: skip
+
+
 def check_out(name: str, out: Any, dtype: Any, given: Mapping[str, Any]) -> None:
     """Checks the type of a torch tensor to write to, and that nobody asks for gradients through it.
 
