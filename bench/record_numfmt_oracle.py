@@ -4,13 +4,14 @@ Runs the tests that compare with the definitions in exact rationals, and the fas
 engine, the exhaustive ones included, and writes what they counted to `bench/results/numfmt-oracle.json`. A difference
 is a failed test; then nothing is written.
 
-    python bench/record_numfmt_oracle.py
+    python bench/record_numfmt_oracle.py [-k EXPRESSION]     # all tests take minutes; -k as pytest's selects some
 """
 
 from __future__ import annotations
 
 import datetime
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,8 @@ def main() -> int:
     """Run the tests and write the file."""
     outcome = Outcome()
     arguments = [*(str(TESTS / f"{name}.py") for name in FILES), "-m", "not gpu", "-q", "-p", "no:cacheprovider"]
-    status = pytest.main(arguments, plugins=[outcome])
+    chosen = sys.argv[1:]
+    status = pytest.main([*arguments, *chosen], plugins=[outcome])
     if status != pytest.ExitCode.OK:
         return int(status)
     import numfmt_tally  # beside the tests, on the path that pytest made
@@ -49,7 +51,7 @@ def main() -> int:
     results = {
         "benchmark": "numfmt-oracle",
         "machine": "any: the results do not depend on it",
-        "command": "python bench/record_numfmt_oracle.py",
+        "command": shlex.join(["python", "bench/record_numfmt_oracle.py", *chosen]),
         "date": datetime.date.today().isoformat(),
         "versions": versions(),
         "differences": 0,
