@@ -440,6 +440,30 @@ def draw(results: dict[str, Any], path: Path) -> None:
     figure.savefig(path)
 
 
+def compare(first: Path, second: Path) -> int:
+    """Prints how far the ratios of two runs are apart."""
+    runs = []
+    for path in (first, second):
+        figures = json.loads(path.read_text(encoding="utf-8"))["figures"]
+        runs.append(
+            {(f["family"], tuple(f["shape"]), f["regime"], f["contestant"]): f for f in figures if "ratio" in f}
+        )
+    spreads = []
+    for key in runs[0].keys() & runs[1].keys():
+        family, shape, regime, contestant = key
+        if contestant.startswith("ours"):
+            ratios = [run[key]["ratio"] for run in runs]
+            spreads.append((max(ratios) / min(ratios) - 1, key, ratios))
+    for spread, (family, shape, regime, contestant), ratios in sorted(spreads, key=lambda s: s[1]):
+        name = f"{family:<16}{'x'.join(map(str, shape)):<18}{regime:<5} {contestant:<20}"
+        print(f"{name}{ratios[0]:7.3f}x{ratios[1]:7.3f}x  {100 * spread:5.1f} %")
+    if spreads:
+        print(
+            f"median spread {100 * statistics.median(s[0] for s in spreads):.1f} %, largest {100 * max(spreads)[0]:.1f} %"
+        )
+    return 0
+
+
 def main() -> int:
     """Measures, prints, writes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -450,12 +474,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--machine", default="gpu", help="name of this machine in the results")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--compare", type=Path, nargs=2, help="print the spread of two runs' results and stop")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         name, shape, invariant = options.one
         print(json.dumps(one(name, tuple(map(int, shape.split("x"))), bool(int(invariant)))), flush=True)
         os._exit(0)
+    if options.compare:
+        return compare(*options.compare)
     if not torch.cuda.is_available():
         print("bench/gemm.py: no CUDA GPU here; nothing was measured", file=sys.stderr)
         return 0

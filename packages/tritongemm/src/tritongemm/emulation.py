@@ -488,8 +488,10 @@ def product(
     operands = Operands.of(a, b.b, modes.get(b.precision), out=out, out_dtype=wanted, epilogue=epilogue)
     if not operands.empty:
         from tritongemm.kernels.hopper import emulated
+        from tritongemm.kernels.hopper.candidates import on_device_of
 
-        emulated.run(operands, right=b.parts, guard=guard)
+        with on_device_of(operands):
+            emulated.run(operands, right=b.parts, guard=guard)
     return operands.out
 
 

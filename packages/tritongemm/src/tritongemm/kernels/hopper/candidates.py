@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tritongemm.configurations import Config
@@ -25,6 +26,18 @@ def is_hopper(x: Any) -> bool:
     return version >= (3, 9) and torch.cuda.get_device_capability(x.device) == (9, 0)
 
 
+@contextlib.contextmanager
+def on_device_of(operands: Operands) -> Iterator[None]:
+    """Triton launches on the current GPU, whatever the operands' is."""
+    import torch
+
+    if operands.out.device.index == torch.cuda.current_device():
+        yield
+    else:
+        with torch.cuda.device(operands.out.device):
+            yield
+
+
 def _takes_tensor_core(operands: Operands, config: Config | None) -> bool:
     if not is_hopper(operands.a):
         return False
@@ -36,7 +49,8 @@ def _takes_tensor_core(operands: Operands, config: Config | None) -> bool:
 def _tensor_core(operands: Operands, config: Config) -> None:
     from tritongemm.kernels.hopper import warp_specialised
 
-    warp_specialised.run(operands, config)
+    with on_device_of(operands):
+        warp_specialised.run(operands, config)
 
 
 def _configure_tensor_core(operands: Operands) -> Config:
@@ -56,7 +70,8 @@ def _takes_split(operands: Operands, config: Config | None) -> bool:
 def _split(operands: Operands, config: Config) -> None:
     from tritongemm.kernels.hopper import warp_specialised
 
-    warp_specialised.run_split(operands, config)
+    with on_device_of(operands):
+        warp_specialised.run_split(operands, config)
 
 
 def _configure_split(operands: Operands) -> Config:
@@ -83,7 +98,8 @@ def _takes_emulated(operands: Operands, config: Config | None) -> bool:
 def _emulated(operands: Operands, config: Config) -> None:
     from tritongemm.kernels.hopper import emulated
 
-    emulated.run(operands)
+    with on_device_of(operands):
+        emulated.run(operands)
 
 
 def _configure_emulated(operands: Operands) -> Config:
@@ -107,7 +123,8 @@ def _takes_simt(operands: Operands, config: Config | None) -> bool:
 def _simt(operands: Operands, config: Config) -> None:
     from tritongemm.kernels.hopper import simt
 
-    simt.run(operands, config)
+    with on_device_of(operands):
+        simt.run(operands, config)
 
 
 def _configure_simt(operands: Operands) -> Config:
