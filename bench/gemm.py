@@ -459,7 +459,8 @@ def compare(first: Path, second: Path) -> int:
         print(f"{name}{ratios[0]:7.3f}x{ratios[1]:7.3f}x  {100 * spread:5.1f} %")
     if spreads:
         print(
-            f"median spread {100 * statistics.median(s[0] for s in spreads):.1f} %, largest {100 * max(spreads)[0]:.1f} %"
+            f"median spread {100 * statistics.median(s[0] for s in spreads):.1f} %, "
+            f"largest {100 * max(spreads)[0]:.1f} %"
         )
     return 0
 
