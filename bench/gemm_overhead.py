@@ -23,7 +23,7 @@ import triton
 import tritongemm
 from tritongemm.kernels.blocked import blocked
 
-BURST, ROUNDS = 100, 30
+BURST, ROUNDS = 100, 20
 GOAL = 1.5
 
 

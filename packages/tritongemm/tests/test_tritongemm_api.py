@@ -141,6 +141,31 @@ def test_grouped_products_have_the_bits_of_single_ones():
         tritongemm.grouped_mm(list_a, list_a)
 
 
+def test_transposes_and_broadcasts_reach_the_kernels_as_they_are(monkeypatch):
+    from tritongemm import dispatch
+
+    reached = []
+
+    def product(a, b, **options):
+        reached.append((a, b, options["epilogue"].c))
+        return np.zeros((*a.shape[:-1], b.shape[-1]), np.float32)
+
+    monkeypatch.setattr(dispatch, "product", product)
+    a, weight, row = random(5, 20), random(6, 20), random(6)
+    tritongemm.linear(a, weight)
+    tritongemm.mm(a.T, a)
+    tritongemm.addmm(row, a, weight.T)
+    tritongemm.matmul(np.stack([a, a]), weight.T)
+    pairs = [
+        (reached[0][1], weight),
+        (reached[1][0], a),
+        (reached[2][1], weight),
+        (reached[2][2], row),
+        (reached[3][1], weight),
+    ]
+    assert all(np.shares_memory(x, y) for x, y in pairs)
+
+
 # ---------------------------------------------------------------------------------------------------- auto and prepared
 DATA = {
     "uniform": lambda rng, shape: rng.uniform(-1, 1, shape),
