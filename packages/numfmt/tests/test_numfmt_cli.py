@@ -19,6 +19,12 @@ from numfmt import _progress
 from numfmt.cli import main
 
 
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch):
+    """The tests' own terminal may be narrow, and the command fits its text to it."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 def run(capsys, *arguments: str) -> str:
     assert main(arguments) == 0
     return capsys.readouterr().out
