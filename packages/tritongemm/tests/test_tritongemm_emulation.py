@@ -363,6 +363,31 @@ def test_prepared_operands_on_the_cpu():
         emulation.prepare(b.astype(np.float16))
 
 
+def test_the_guard_can_be_told_to_stand_aside():
+    import tritongemm
+
+    a, b = draw("uniform", (5, 300), 1), draw("uniform", (300, 6), 2)
+    a[:, 0] = 2.0**60
+    guarded, plain = FP16X3.predict(a, b, guard=True), FP16X3.predict(a, b, guard=False)
+    assert (guarded != plain).any()
+    for multiply in (
+        lambda: tritongemm.mm(a, b, precision="fp16x3"),
+        lambda: emulation.product(a, emulation.prepare(b)),
+        lambda: FP16X3.predict(a, b),
+    ):
+        np.testing.assert_array_equal(multiply(), guarded)
+        with emulation.unguarded():
+            np.testing.assert_array_equal(multiply(), plain)
+            with emulation.unguarded():
+                pass
+            assert not emulation.guarded()
+        np.testing.assert_array_equal(multiply(), guarded)
+    with pytest.raises(ZeroDivisionError), emulation.unguarded():
+        raise ZeroDivisionError
+    assert emulation.guarded(), "restored after an exception"
+    np.testing.assert_array_equal(emulation.product(a, emulation.prepare(b), guard=False), plain)
+
+
 def test_outcome_says_what_was_done():
     outcome = emulation.remember("fp16x3", [np.array([0, 0, 3, 4]), np.array([emulation.BF16X6, 1, 99, 4])])
     assert outcome is emulation.last_outcome()

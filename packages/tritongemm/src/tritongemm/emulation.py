@@ -29,9 +29,10 @@ the promise's `scaled` term says what such data can cost.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,6 +227,28 @@ def least_exponent(kind: str) -> int:
     return _LEAST_ROW - {"fp16": 14, "int8": 14}[kind]
 
 
+_guard = threading.local()
+
+
+def guarded() -> bool:
+    """Whether this thread's emulated products are guarded, as they are unless `unguarded` says otherwise."""
+    return bool(getattr(_guard, "on", True))
+
+
+@contextlib.contextmanager
+def unguarded() -> Iterator[None]:
+    """Emulated products of this thread stay in the mode that was asked for, whatever the data cost.
+
+    Inf and NaN are still treated as fp32 arithmetic treats them, and `auto` still chooses.
+    """
+    before = guarded()
+    _guard.on = False
+    try:
+        yield
+    finally:
+        _guard.on = before
+
+
 # ---------------------------------------------------------------------------------------------------------- arithmetic
 def scaled(total: Array, rows: Array, columns: Array) -> Array:
     """total·2**(rows + columns), rounded once to fp32."""
@@ -252,18 +275,21 @@ def _rescued(total: Array, a: Array, b: Array, left: Split, right: Split) -> Arr
 class Fp16x3:
     """The arithmetic of mode `fp16x3`."""
 
-    def predict(self, a: Array, b: Array, types: tuple[str, str] = ("fp32", "fp32"), *, guard: bool = True) -> Array:
+    def predict(
+        self, a: Array, b: Array, types: tuple[str, str] = ("fp32", "fp32"), *, guard: bool | None = None
+    ) -> Array:
         """The accumulator's bits on an H200.
 
         Args:
             a: (M, K) float32 matrix.
             b: (K, N) float32 matrix.
             types: Ignored; both are fp32.
-            guard: Whether the guard may choose another mode.
+            guard: Whether the guard may choose another mode; None: as `unguarded` has it.
 
         Returns:
             (M, N) float32 array.
         """
+        guard = guarded() if guard is None else guard
         left, right = split_fp16(a), split_fp16(b.T)
         K = a.shape[1]
         if guard and K and (code := verdict(left, right, K, fp16x3_limits(K))) != KEEP:
@@ -300,8 +326,11 @@ class Fp16x3:
 class Int8x6:
     """The arithmetic of mode `int8x6`."""
 
-    def predict(self, a: Array, b: Array, types: tuple[str, str] = ("fp32", "fp32"), *, guard: bool = True) -> Array:
+    def predict(
+        self, a: Array, b: Array, types: tuple[str, str] = ("fp32", "fp32"), *, guard: bool | None = None
+    ) -> Array:
         """The accumulator's bits on any device; arguments as `Fp16x3.predict`'s."""
+        guard = guarded() if guard is None else guard
         left, right = split_int8(a), split_int8(b.T)
         K = a.shape[1]
         if guard and K and (code := verdict(left, right, K, int8x6_limits(K))) != KEEP:
@@ -346,7 +375,7 @@ class Auto:
             return _serial(a, b) + np.float32(0)
         if verdict(split_int8(a), split_int8(b.T), K, int8x6_limits(K)) == KEEP:
             return INT8X6.predict(a, b, guard=False)
-        return FP16X3.predict(a, b)
+        return FP16X3.predict(a, b, guard=True)
 
     def promise(self, K: int, types: tuple[str, str] = ("fp32", "fp32")) -> Promise:
         """The bounds whatever is chosen."""
@@ -457,7 +486,7 @@ def prepare(b: Any, precision: str = "fp16x3") -> Prepared:
 
 
 def product(
-    a: Any, b: Prepared, *, out: Any = None, out_dtype: Any = None, epilogue: Any = None, guard: bool = True
+    a: Any, b: Prepared, *, out: Any = None, out_dtype: Any = None, epilogue: Any = None, guard: bool | None = None
 ) -> Any:
     """activation(alpha·A B + beta·C + bias) with a prepared B.
 
@@ -467,7 +496,7 @@ def product(
         out: The result to write to; a new one if not given.
         out_dtype: Type of a new result; fp32 if not given.
         epilogue: `tritongemm.kernels.epilogue.Epilogue`, or None.
-        guard: Whether the guard may compute in another mode; see `last_outcome`.
+        guard: Whether the guard may compute in another mode; None: as `unguarded` has it. See `last_outcome`.
 
     Returns:
         The (M, N) result, `out` if that was given.
@@ -481,9 +510,8 @@ def product(
 
     epilogue = Epilogue() if epilogue is None else epilogue
     if b.parts is None:
-        if guard:
+        with contextlib.nullcontext() if guard or (guard is None and guarded()) else unguarded():
             return dispatch.product(a, b.b, mode=b.precision, out=out, out_dtype=out_dtype, epilogue=epilogue)
-        raise UsageError("guard: on the CPU products are predicted with the guard on; call predict(..., guard=False).")
     wanted = None if out_dtype is None else element_named(str(out_dtype), "out_dtype")
     operands = Operands.of(a, b.b, modes.get(b.precision), out=out, out_dtype=wanted, epilogue=epilogue)
     if not operands.empty:

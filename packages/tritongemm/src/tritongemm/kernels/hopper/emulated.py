@@ -186,14 +186,15 @@ def _rescue(a: Any, b: Any, out: Any, epilogue: Epilogue, facts: Any, left: Part
     )  # fmt: skip
 
 
-def run(operands: Operands, right: Parts | None = None, guard: bool = True) -> None:
+def run(operands: Operands, right: Parts | None = None, guard: bool | None = None) -> None:
     """Computes a product or a batch of them in the emulated mode that it asks for.
 
     Args:
         operands: The product.
         right: Parts of B's transpose, if they exist already.
-        guard: Whether the guard may choose another mode.
+        guard: Whether the guard may choose another mode; None: as `emulation.unguarded` has it.
     """
+    guard = emulation.guarded() if guard is None else guard
     mode = operands.mode.name
     decided = []
     for a, b, out, epilogue in products(operands):
