@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
@@ -68,6 +69,13 @@ def as_library(codes: Array, dtype: str, library: str) -> Any:
     return whole.view(getattr(torch, ELEMENTS[dtype].library))
 
 
+def _has_torch() -> bool:
+    try:
+        return importlib.util.find_spec("torch") is not None
+    except ImportError:
+        return False
+
+
 def _torch() -> Any:
     try:
         return importlib.import_module("torch")
@@ -107,6 +115,8 @@ def call(function: Callable[..., Any], choices: tuple[str, ...], codes: tuple[Ar
     """
     failure: Exception | None = None
     for library in choices:
+        if library == "torch" and failure is not None and not _has_torch():
+            break
         arrays = [as_library(x.copy(order="K") if x.base is None else x, dtype, library) for x in codes]
         try:
             with np.errstate(all="ignore"), contextlib.ExitStack() as stack:
