@@ -63,14 +63,18 @@ def best(function: Callable[[], object], seconds: float) -> float:
 
 
 def best_pair(function: Callable[[], object], peer: Callable[[], object], seconds: float) -> tuple[float, float]:
-    """Shortest times of one call of each, in seconds, from calls in turns, so that both see the same machine."""
+    """Shortest times of one call of each, in seconds, from calls in turns, so that both see the same machine.
+
+    Times are those that the process was running, for work on one thread: what else the machine does in between does
+    not count.
+    """
     shortest = [math.inf, math.inf]
     spent, runs = 0.0, -1  # the first turn warms up
     while spent < seconds or runs < 4:
         for i, call in enumerate((function, peer)):
-            start = time.perf_counter()
+            start = time.process_time()
             call()
-            elapsed = time.perf_counter() - start
+            elapsed = time.process_time() - start
             if runs >= 0:
                 shortest[i], spent = min(shortest[i], elapsed), spent + elapsed
         runs += 1

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from _tables import Row, best, best_pair, have, main
+from _tables import Row, best_pair, have, main
 
 import numfmt
 from numfmt import BF16, FP16, FP32, Accumulator, accumulate
@@ -176,7 +176,7 @@ def running_sums(columns: int, terms: int, seconds: float) -> list[Row]:
     x = BF16.round(np.random.default_rng(0).standard_normal((terms, columns)))
     rows_first = np.ascontiguousarray(x.T)
     shape = f"T={columns} K={terms}"
-    base = best(lambda: unrounded_loop(x), seconds) / x.size * 1e9
+    base = best_pair(lambda: unrounded_loop(x), lambda: None, seconds)[0] / x.size * 1e9
     table = [Row("unrounded float64 loop", shape, base, "ns/add", 1.0)]
 
     def timed(what: str, call: Callable[[], object], adds: int, goal: str = "") -> None:
@@ -252,17 +252,15 @@ def exact_sums(seconds: float) -> list[Row]:
     """Exact sums next to `np.sum`, and a fused multiply-add of arrays next to the unfused one."""
     rng, table = np.random.default_rng(0), []
     a, b, c = rng.standard_normal((3, 128, 128)).astype(np.float32)
-    base = best(lambda: a * b + c, seconds)
-    value = best(lambda: numfmt.fma(a, b, c, FP32), seconds)
+    value, base = best_pair(lambda: numfmt.fma(a, b, c, FP32), lambda: a * b + c, seconds)
     table.append(Row("fma, float32 arrays [numpy]", "128x128", value / a.size * 1e9, "ns/fma", value / base, "<= 40"))
     x = rng.standard_normal((256, 6144))
-    base = best(lambda: x.sum(axis=1), seconds)
     for what, call in (
         ("np.sum", lambda: x.sum(axis=1)),
         ("exact_sum", lambda: numfmt.exact_sum(x)),
         ("math.fsum on every row", lambda: [math.fsum(row) for row in x]),
     ):
-        value = best(call, seconds)
+        value, base = best_pair(call, lambda: x.sum(axis=1), seconds)
         table.append(Row(what, "T=256 K=6144", value / x.size * 1e9, "ns/term", value / base))
     return table
 

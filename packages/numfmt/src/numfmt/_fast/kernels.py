@@ -7,6 +7,7 @@ literals; magnitudes are never negative, so comparing them is the same.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -247,6 +248,7 @@ class Constants(NamedTuple):
     nan: int
 
 
+@lru_cache(maxsize=256)
 def constants(plan: Plan, random_bits: int) -> Constants:
     """The constants of a plan."""
     c = plan.carrier
