@@ -110,9 +110,7 @@ def modes_measured(torch, shape):
                 candidate, config = dispatch.choose(operands)
                 candidate.run(operands, config)
                 figures = measured.of(operands.out, mode.promise(K, dtype))
-                if mode.name in ("int8x6", "fp16x3"):
-                    # Scales come from whole rows and columns, which a sample keeps.
-                    figures["note"] = "the sample keeps whole rows and columns"
+                # Scales of emulated products come from whole rows and columns, which a sample keeps.
                 figures["predicted"], figures["sampled"] = predicted(mode, a, b, operands.out)
                 figures |= {"kernel": candidate.kernel, "config": config.as_dict()}
             except Exception as error:
@@ -159,6 +157,35 @@ def summary(figures):
     return line
 
 
+def rows(found):
+    """The figures as rows of a table; errors in units of u·sum|p|."""
+    made = []
+    for name, f in found.items():
+        mode, operands = name.split(" ", 1)
+        row = {"mode": mode, "operands": operands}
+        if "failed" in f:
+            made.append(row | {"kernel": f["failed"]})
+            continue
+        row |= {
+            "kernel": f.get("kernel", "the library's"),
+            "predicted_bits": f"{f['predicted']} of {f['sampled']}" if "predicted" in f else "",
+        }
+        if operands == "fp64":
+            if mode != "library":  # The reference itself: its error is not measured with it.
+                made.append(row)
+            continue
+        row |= {
+            "largest_error": f["largest_scaled"],
+            "rms_error": f["rms_scaled"],
+            "bias": f["bias"],
+            "largest_absolute_error": f["largest_absolute"],
+            "certain_bound": f.get("bound_scaled"),
+            "outputs_beyond_it": f.get("bound_exceeded"),
+        }
+        made.append(row)
+    return made
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("folder", type=Path)
@@ -175,10 +202,12 @@ def main():
         "shape": dict(zip("MKN", shape, strict=True)),
         "inputs": "uniform on (-1, 1), rounded to the operands' type",
         "unit": "u·sum|p| with u = 2**-24",
-        "modes": modes_measured(torch, shape),
     }
+    found = modes_measured(torch, shape)
+    made["rows"] = rows(found)
+    made["configurations"] = {name: figures["config"] for name, figures in found.items() if "config" in figures}
     options.folder.mkdir(parents=True, exist_ok=True)
-    (options.folder / NAME).write_text(json.dumps(made, indent=1) + "\n")
+    (options.folder / NAME).write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

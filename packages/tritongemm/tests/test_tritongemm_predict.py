@@ -1,12 +1,15 @@
 """The kernels, evaluated on the CPU with an H200's arithmetic, have the bits that their modes predict, in every tile
 shape; and sums that are cut have the bits of numfmt's schedules."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 pytest.importorskip("triton")
 
-from tritongemm_cases import bits, operands, typed
+from tritongemm_cases import KINDS, bits, digest, operands, typed
 from tritongemm_ways import KERNELS, ODD, TILES, result_of
 
 from numfmt import matrix_units
@@ -91,6 +94,14 @@ def test_stream_k_is_numfmts_schedule(workers):
     want = matrix_units.matmul(*values, unit="hopper.wgmma", inputs="bf16", schedule=schedule, pad_k=True)
     got = predict_stream_k(modes.get("ieee"), typed(a, "bf16"), typed(b, "bf16"), config)
     np.testing.assert_array_equal(bits(got), bits(want))
+
+
+@pytest.mark.parametrize("way", [*TILES, *KERNELS], ids=lambda way: way.name)
+def test_every_kernel_had_the_predicted_bits_on_an_h200(way):
+    """Recorded by tritongemm_record_h200.py: digests of what each kernel computed."""
+    recorded = json.loads((Path(__file__).parent / "data" / "kernels_h200.json").read_text())["results"]
+    for kind in KINDS if "fp64" not in way.name else KINDS[:1]:  # fp64 is predicted slowly
+        assert digest(way.predict(kind)) == recorded[way.name][kind], kind
 
 
 def test_nothing_about_an_evaluation_is_a_guess():

@@ -1,6 +1,7 @@
 """Products of every kernel at odd sizes, for NVIDIA's memory checker:
 
-PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python3 tritongemm_memcheck.py [--all]
+PYTORCH_NO_CUDA_MEMORY_CACHING=1 \\
+    compute-sanitizer --tool memcheck --report-api-errors no python3 tritongemm_memcheck.py [--all]
 
 A third of the ways of `tritongemm_ways` unless all are asked for.
 """
