@@ -1,6 +1,7 @@
 """Audits of functions and Gluon kernels, split-K and tensor-core orders, declared precisions, own tensors."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -421,3 +422,57 @@ def test_modes_of_this_package_pass_when_declared(mode):
     assert result.algebra.absent.keys() == {"A"}
     assert result.algebra.checked["A"] == len(result.algebra.trials)
     assert result.rounding.identified["A"].order == ModeOrder(mode, "fp32")
+
+
+def _recorded(name):
+    path = Path(__file__).parents[3] / "bench" / "results" / f"nvidia-h200-audit-{name}.json"
+    if not path.is_file():
+        pytest.skip("the recorded audits lie in the repository, not in this package")
+    return json.loads(path.read_text())
+
+
+def test_an_h200_showed_the_orders_that_are_simulated_here():
+    """torch.matmul and this package's bf16 product, launched on an H200: one chain on its tensor cores."""
+    read = _recorded("bf16")
+    assert read["rounding"]["equal_bits"] == read["rounding"]["evaluated"] == 1024 * 768
+    for letter in "AB":
+        found = read["explanation"]["orders"][letter]
+        assert found["order"] == UnitOrder(matrix_units.chain(), "bf16").as_dict()
+        assert found["agreed"] == found["outputs"] > 1000
+        assert read["rounding"]["strata"]["all"][letter]["bound_exceeded"] == 0
+    assert read["algebra"]["absent"] == {"A": "it launches no Triton kernel"}
+    assert all(t["B_away_from_product"] == 0 for t in read["algebra"]["trials"])
+
+
+@pytest.mark.parametrize("name", ["softmax", "attention"])
+def test_an_h200_runs_the_kernels_that_are_evaluated_here(name):
+    """Launched there, evaluated here: both within what is allowed, by errors of one size."""
+    ck = pytest.importorskip("tritongemm_case_kernels")
+    read = _recorded(name)
+    there = read["sides"]["A"]
+    assert there["reruns"] == 0
+    assert all(t["accepted"] for t in there["trials"])
+    assert any(t["why"] == "production" for t in there["trials"])
+    torch = pytest.importorskip("torch")
+    from tritongemm import audit_kernel
+
+    def rows(rng, rows=7, columns=100):
+        return {"x": torch.from_numpy(rng.standard_normal((rows, columns)).astype(np.float32))}
+
+    def keys_and_queries(rng, queries=16, keys=40):
+        sizes = (("q", queries), ("k", keys), ("v", keys))
+        return {n: torch.from_numpy(rng.standard_normal((s, 16)).astype(np.float32)) for n, s in sizes}
+
+    how = {"dtype": "bf16", "distributions": [], "device": "cpu"}
+    if name == "softmax":
+        here = audit_kernel(lambda x: ck.softmax(x), lambda x: torch.softmax(x, 1), rows, **how)
+    else:
+        here = audit_kernel(
+            lambda q, k, v: ck.attention(q, k, v),
+            lambda q, k, v: torch.softmax(q @ k.T * q.shape[1] ** -0.5, 1) @ v, keys_and_queries,
+            multiples={"queries": 16}, **how,
+        )  # fmt: skip
+    drawn = next(t for t in there["trials"] if t["why"] == "as drawn" and t["seed"] == 0)
+    same = next(m for m in here.sides[0].measured if m.spec.why == "as drawn" and m.spec.seed == 0)
+    assert same.rms == pytest.approx(drawn["rms"], rel=1e-6)  # The same inputs.
+    assert same.own.rms == pytest.approx(drawn["errors"]["rms"], rel=0.1)
