@@ -147,3 +147,21 @@ def test_ieee_has_the_bits_of_cublas_where_that_adds_serially():
     for kernel in ("blocked", "persistent"):
         got = dispatch.product(x, y, config=Config(kernel=kernel, block_m=64, block_n=64, block_k=32))
         assert torch.equal(got, want), kernel
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp8e4m3fn-fast", "fp8e4m3fn-ieee"])
+def test_tensor_core_modes_have_the_bits_of_cublas_where_that_does_not_split_k(dtype):
+    """One chain on the tensor core for fp16, bf16 and fast fp8, and promotion every 128 for exact fp8: at 4096^3 the
+    library adds up in the same order."""
+    dtype, _, mode = dtype.partition("-")
+    generator = torch.Generator("cuda").manual_seed(0)
+    a, b = (torch.rand((4096, 4096), generator=generator, device="cuda") * 2 - 1 for _ in range(2))
+    kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(dtype, torch.float8_e4m3fn)
+    x, y = a.to(kind), b.to(kind).t()
+    if not mode:
+        assert torch.equal(dispatch.product(x, y), torch.matmul(x, y))
+        return
+    one = torch.ones((), device="cuda")
+    fast = mode == "fast"
+    want = torch._scaled_mm(x, y, scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=fast)
+    assert torch.equal(dispatch.product(x, y, mode=mode, out_dtype="fp32"), want)
