@@ -174,6 +174,32 @@ def the_search_finds_a_page(browser: Browser) -> int:
     return 1
 
 
+@test
+def pages_work_from_a_disk(browser: Browser) -> int:
+    """Opened as files, without a server: the search answers in both languages, formulas and live pages work."""
+    found = "return [...document.querySelectorAll('.md-search-result__link')].map(a => a.href)"
+    base = f"{browser.site.as_uri()}/"
+    with started() as driver:
+        disk = Browser(driver, base, browser.site)
+        for page, expected in (
+            ("index.html?q=stochastic", "rounding-and-accumulation"),
+            ("zh/tutorials/index.html?q=payload", "zh/tutorials/"),
+        ):
+            disk.open(page)
+            links = eventually(lambda: disk.run(found), bool)
+            assert any(expected in link for link in links), f"{page}: found {links}"
+            assert all(link.startswith(base) for link in links)
+        disk.open("explorer/formats.html#f=FP8_E4M3&c=3c")
+        disk.part("bits").find_element(By.TAG_NAME, "button").click()
+        assert disk.value("decimal") == "-1.5"
+        assert "c=bc" in disk.driver.current_url
+        disk.open("explanation/condition-and-bounds.html")
+        assert disk.run("return document.querySelectorAll('.katex').length") > 10
+        complaints = disk.complaints()
+        assert not complaints, f"the console says: {complaints[:3]}"
+    return 8
+
+
 # The explorer's tables.
 
 

@@ -126,11 +126,21 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
     return site_reference.link_names(html, package if package in site_reference.PACKAGES else None)
 
 
-def on_post_build(**_: Any) -> None:
-    """Say how long the site took so far, and which pages the most; called by MkDocs after each language."""
+def on_post_build(config: Any = None, **_: Any) -> None:
+    """Copy the search's index where pages on a disk can read it, and say how long the site took; called by MkDocs.
+
+    A page on a disk may load a script, not a data file. Called once for each language; the index is whole at last.
+    """
+    index = Path(config["site_dir"]) / "search" / "search_index.json" if config else None
+    if index and index.exists():
+        index.with_suffix(".js").write_text(f"var __index = {index.read_text(encoding='utf-8')}", encoding="utf-8")
     slow = sorted(_spent.items(), key=lambda item: -item[1])[:6]
     told = ", ".join(f"{page} {seconds:.1f} s" for page, seconds in slow)
     print(f"site_hooks: {time.perf_counter() - _started:.1f} s since the start of the build; most of it for {told}")
+
+
+# After the plugins of languages and search, which write the index; what `mkdocs.plugins.event_priority` does.
+on_post_build.mkdocs_priority = -200  # type: ignore[attr-defined]
 
 
 def rules(which: str) -> str:

@@ -84,7 +84,7 @@ def table(head: list[str], rows: list[list[str]], numbers: int = 1) -> Iterator[
 
 # What is known about a measurement.
 
-FACTS = ("device", "gpu", "driver", "cuda", "clocks", "cpu")
+FACTS = {"device": "", "gpu": "", "driver": "driver ", "cuda": "CUDA ", "clocks": "clocks ", "cpu": ""}
 
 
 def facts(name: str, data: Data) -> dict[str, str]:
@@ -92,7 +92,7 @@ def facts(name: str, data: Data) -> dict[str, str]:
     beside = recorded().get(name, {})
     versions = {key: str(data[key]) for key in ("python", "numpy", "torch", "triton") if isinstance(data.get(key), str)}
     versions = {**beside.get("versions", {}), **versions, **(data.get("versions") or data.get("environment") or {})}
-    machine = [_words(data[key]) for key in FACTS if data.get(key)] or [
+    machine = [label + _words(data[key]) for key, label in FACTS.items() if data.get(key)] or [
         beside.get("machine") or data.get("machine", "")
     ]
     found = {
@@ -420,8 +420,10 @@ def speed(name: str, data: Data) -> Iterator[str]:
     yield f"## {title(name)} {{ #{name} }}\n"
     yield from source(name, data)
     yield ""
-    if isinstance(data.get("rows"), list):
-        yield from _charts(data["rows"])
+    rows = data.get("rows")
+    if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
+        charted = all(isinstance(row.get("value"), int | float) and "what" in row for row in rows)
+        yield from _charts(rows) if charted else _plain(rows)
         return
     calls = {key: value for key, value in data.items() if _is_calls(value)}
     for key, value in calls.items():
@@ -443,9 +445,18 @@ def _as_it_is(data: Data) -> Iterator[str]:
 
 # Files that views of their own show.
 CLAIMED = (
-    "*-gemm", "nvidia-h200-audit", "*-audit-*", "*-matrix-units-dots", "*-matrix-units-identified",
-    "*-matrix-units-libraries", "fpsan-mutants",
+    "*-gemm", "emulation-accuracy", "nvidia-h200-audit", "*-audit-*", "*-matrix-units-dots",
+    "*-matrix-units-identified", "*-matrix-units-libraries", "fpsan-mutants",
 )  # fmt: skip
+
+
+def _plain(rows: list[Data]) -> Iterator[str]:
+    """A table of rows with any columns."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    numbers = [key for key in columns if all(isinstance(row.get(key), int | float | None) for row in rows)]
+    texts = [key for key in columns if key not in numbers]
+    cells = [[_cell(row.get(key)) for key in [*texts, *numbers]] for row in rows]
+    yield from table([key.replace("_", " ") for key in [*texts, *numbers]], cells, len(texts))
 
 
 def _is_calls(value: Any) -> bool:
@@ -510,6 +521,55 @@ def gemm(name: str, data: Data) -> Iterator[str]:
     if limits:
         told = ", ".join(f"{unit} {figure(value)}" for unit, value in limits.items())
         yield f"Ceilings, the vendor's best with each unit at 8192³ in TFLOP/s: {told}.\n"
+
+
+HEADLINES = {
+    "en": "The same knowledge makes products: [`fp16x3`]({page}) multiplies FP32 matrices **{speed:.1f} times** as "
+    "fast as the library's FP32, with **{error:.1f} times** smaller error.",
+    "zh": "同样的知识也造出乘积：[`fp16x3`]({page}) 做 FP32 矩阵乘法的速度是库的 FP32 的 **{speed:.1f} 倍**，"
+    "误差小到 **1/{error:.1f}**。",
+}
+
+
+def _headline(data: Data, language: str) -> Iterator[str]:
+    for f in data.get("figures", []):
+        if (f["family"], f.get("contestant"), f.get("regime"), tuple(f["shape"])) == HEADLINE and f.get("error"):
+            error = f["error"]["vendor_error"]["rms"] / f["error"]["error"]["rms"]
+            yield HEADLINES[language].format(speed=f["ratio"], error=error, page="results/gemm.md")
+
+
+HEADLINE = ("fp16x3", "ours", "cool", (8192, 6144, 4096))
+
+
+@view
+def headline(name: str, data: Data) -> Iterator[str]:
+    """An emulated product's speed and error in one sentence, for the home page."""
+    yield from _headline(data, "en")
+
+
+@view
+def headline_zh(name: str, data: Data) -> Iterator[str]:
+    """The same in Chinese."""
+    yield from _headline(data, "zh")
+
+
+@view
+def emulation(name: str, data: Data) -> Iterator[str]:
+    """Errors of emulated FP32 products by distribution and length, next to FP32's own, and what the guard decides."""
+    rows = data.get("rows", [])
+    modes = [key for key, value in rows[0].items() if isinstance(value, dict) and "rms" in value] if rows else []
+    cells = []
+    for row in rows:
+        least = row["ieee"]["rms"] if "ieee" in row else math.inf
+        errors = [row[mode]["rms"] for mode in modes]
+        # Worse than a serial FP32 sum: set apart.
+        shown = [
+            f"**{figure(e)}**" if e > 1.05 * least and m != "ieee" else figure(e)
+            for m, e in zip(modes, errors, strict=True)
+        ]
+        decided = ", ".join(f"{mode}: {what}" for mode, what in (row.get("decided") or {}).items() if what != "kept")
+        cells.append([str(row["data"]), decided, f"{row['K']:,}", *shown])
+    yield from table(["data", "what the guard changes", "K", *(f"`{mode}`" for mode in modes)], cells, 2)
 
 
 SMALL = 128

@@ -154,7 +154,18 @@ def test_calls_and_files_of_any_other_kind_are_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x-audit", "x-audit-more", "x-gemm", "x-y"])
-@pytest.mark.parametrize("data", [{}, [], {"rows": []}, {"figures": []}, {"verdict": {}}, {"a": {"b": [1, None, "<"]}}])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        [],
+        {"rows": []},
+        {"figures": []},
+        {"verdict": {}},
+        {"a": {"b": [1, None, "<"]}},
+        {"rows": [{"K": 3, "x": {"y": 1}}, {}]},
+    ],
+)
 def test_a_file_of_any_content_and_name_is_shown_once(tmp_path: Path, name: str, data: object) -> None:
     (tmp_path / f"{name}.json").write_text(json.dumps(data))
     marks = [("speed", "*"), ("gemm", "*-gemm"), ("audits", "*-audit-*")]
