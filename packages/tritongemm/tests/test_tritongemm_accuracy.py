@@ -88,6 +88,7 @@ def test_every_figure_of_a_report_follows_its_definition():
     assert report.kappa["1.0"] == pytest.approx(kappa.max(), rel=1e-5)
     assert report.kappa["0.5"] == pytest.approx(np.quantile(kappa, 0.5, method="lower"), rel=1e-5)
     assert np.unravel_index(scaled.argmax(), scaled.shape) == report.worst
+    assert report.worst_kappa == pytest.approx(kappa[report.worst], rel=1e-6)
     assert sum(report.histogram["counts"]) + report.histogram["zero"] == 108
     assert sum(report.by_kappa["outputs"]) == 108
     assert max(report.by_kappa["max"]) == pytest.approx((abs(error) / abs(exact)).max() / U, rel=1e-6)

@@ -207,6 +207,7 @@ class ErrorReport:
         wrong_special: Outputs that are NaN or infinite where the reference is not, or the other way round.
         may_overflow: Outputs whose partial sums may overflow, so that no bound holds; left out of the figures above.
         worst: Row and column of the largest scaled error.
+        worst_kappa: Condition number of that output.
         histogram: Outputs per half octave of error, scaled as in `max_scaled`, or as in `max_out` for results narrower
             than fp32: exponents (lower edges, log2) and counts; "zero" counts exact ones.
         by_kappa: Per decade fraction of kappa: lower edge (log10), outputs, rms and largest relative error in units of
@@ -246,6 +247,7 @@ class ErrorReport:
     wrong_special: int
     may_overflow: int
     worst: tuple[int, int] | None
+    worst_kappa: float
     histogram: dict[str, Any] = field(repr=False)
     by_kappa: dict[str, list[float]] = field(repr=False)
 
@@ -273,6 +275,7 @@ class ErrorReport:
             ("correctly rounded, within 1, 8 ulps", " / ".join(f"{100 * self.ulps[k]:.1f} %" for k in ("0", "1", "8"))),
             ("largest distance in ulps", f"{int(self.ulps['max']):,}"),
             ("kappa, median and largest", f"{figure(self.kappa['0.5'])} / {figure(self.kappa['1.0'])}"),
+            ("kappa of the worst output", figure(self.worst_kappa)),
             (f"outside {self.tolerance} of float64", f"{self.outside:,}"),
             ("a-priori bound, in u·sum|p|", f"{figure(self.relative_bound / _FP32.unit_roundoff)} ({self.order})"),
             ("share of the bound used", figure(self.bound_used)),
@@ -359,6 +362,7 @@ class ErrorAccumulator:
         self._ulp_max = 0
         self._library = False
         self._worst: tuple[int, int] | None = None
+        self._worst_kappa = math.nan
         self._kappa: list[Array] = []
         self._zeros = 0
         self._histogram = np.zeros((_HIGHEST - _LOWEST) * _PER_OCTAVE, np.int64)
@@ -411,6 +415,8 @@ class ErrorAccumulator:
         if self._worst is None or self._largest["scaled"] > before:
             row, column = divmod(int(chosen[top]), got.shape[1])
             self._worst = (at[0] + row, at[1] + column)
+            size = float(np.abs(golden[use][top]))
+            self._worst_kappa = float(magnitude[use][top]) / size if size else math.inf
 
     def _compare_library(self, got: Array, golden: Array, library: Array) -> None:
         away = self.tolerance.outside(got, library) & ~(np.isnan(got) & np.isnan(library)) & (got != library)
@@ -516,6 +522,7 @@ class ErrorAccumulator:
             wrong_special=n["wrong"],
             may_overflow=n["overflow"],
             worst=self._worst,
+            worst_kappa=self._worst_kappa,
             histogram={
                 "per_octave": _PER_OCTAVE,
                 "lowest": _LOWEST,

@@ -287,7 +287,8 @@ def _judge_kernel(
         if mine > _ALLOWED_RATIO * its + floor:
             v.failures.append(
                 f"{c.letter} ({c.name}): on {where} its {words} error {figure(mine)} is more than twice that of the "
-                f"reference, {e.names[key]} ({figure(its)}), plus one rounding of the output ({figure(floor)})."
+                f"reference, {e.names[key]} ({figure(its)}), plus one rounding of the output ({figure(floor)}); the "
+                f"worst output's kappa is {figure(report.worst_kappa)}."
             )
             if mode is not None and mode != "ieee":
                 hint = (
