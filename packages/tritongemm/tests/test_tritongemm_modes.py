@@ -106,7 +106,8 @@ def test_predictions_have_the_bits_that_an_h200_computed(mode, dtype):
     inputs = json.loads((DATA / "modes_h200.json").read_text())["inputs"]
     with np.load(DATA / "modes_h200.npz") as recorded:
         for kind in KINDS:
-            for shape in SHAPES:
+            # fp64 operations on special numbers are done in rationals: a few are enough.
+            for shape in SHAPES[:1] if (dtype, kind) == ("fp64", "special") else SHAPES:
                 name = f"{mode}/{dtype}/{kind}/{'x'.join(map(str, shape))}"
                 a, b = operands(kind, shape, dtype)
                 assert digest(a, b) == inputs[name], "the operands are not those that were recorded"
