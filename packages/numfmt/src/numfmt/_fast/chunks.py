@@ -75,6 +75,7 @@ class _Worker:
         self.low, self.rest = np.empty(size, c.dtype), np.empty(size, c.dtype)
         self.up, self.odd = np.empty(size, np.bool_), np.empty(size, np.bool_)
         self.whole, self.least = np.empty(size, np.uint32), np.empty(size, np.uint32)
+        self.below_half = np.nextafter(self.float(0.5), self.float(0)).view(self.int)
         self.quiet = plan.signed and plan.lowest == 0  # small numbers have no end of the range to meet
 
     def round(self, x: NDArray[Any], out: NDArray[Any], words: NDArray[np.uint32] | None, n: int) -> None:
@@ -137,11 +138,14 @@ class _Worker:
             return
         low, rest = self.low[: s.size], self.rest[: s.size]
         if name == "nearest_away":
-            np.trunc(s, out=out)
-            np.subtract(s, out, out=rest)
-            np.add(rest, rest, out=rest)
-            np.trunc(rest, out=rest)  # 0 or one, with x's sign
-            np.add(out, rest, out=out)
+            # A half would carry the number below a half to 1; the number below a half does what a half should, since
+            # the sum is rounded to even. It takes the sign of s.
+            bits = rest.view(plan.carrier.integer)
+            np.bitwise_and(s.view(plan.carrier.integer), self.int(plan.carrier.sign), out=bits)
+            np.bitwise_or(bits, self.below_half, out=bits)
+            np.add(s, rest, out=rest)
+            np.trunc(rest, out=out)
+            return
         elif name == "to_odd" and plan.mantissa and plan.grows:
             # The integers around s / 2 add up to s if that is an integer, else to the odd one next to it. As s is at
             # least twice a number of the carrier, half of it is exact.
