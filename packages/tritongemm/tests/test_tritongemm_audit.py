@@ -31,6 +31,14 @@ TILES = Choices({"BLOCK_M": 16, "BLOCK_N": 16})
 QUICK = {**SMALL, "choices_a": Choices({"LANES": 32}), "choices_b": TILES}
 
 
+@pytest.fixture(autouse=True)
+def one_distribution(monkeypatch):
+    """The sweep over distributions has tests of its own; here one of them is enough."""
+    from tritongemm.auditing import sweep
+
+    monkeypatch.setattr(sweep, "SWEEP", {"positive": sweep.SWEEP["positive"]})
+
+
 def planted(mistake, **size):
     return audit(
         kernels.planted_kernel, "blocked", **{**SMALL, **size}, choices_a=Choices({"MISTAKE": mistake}), choices_b=TILES

@@ -11,7 +11,7 @@ import numfmt
 from numfmt import matrix_units
 from tritongemm.__main__ import main
 from tritongemm.accuracy import ErrorAccumulator
-from tritongemm.auditing import callables, run
+from tritongemm.auditing import callables, run, sweep
 from tritongemm.auditing.baseline import compare_with, load_baseline
 from tritongemm.auditing.contestants import Choices, contestant, find
 from tritongemm.auditing.data import load_array, load_named, operands_of
@@ -22,6 +22,7 @@ from tritongemm.auditing.grids import program_axes
 from tritongemm.auditing.growth import Growth, measure_growth
 from tritongemm.auditing.implied_orders import AnyOrder, ModeOrder, SplitOrder, UnitOrder, split_orders, unit_orders
 from tritongemm.auditing.sampling import draw
+from tritongemm.auditing.sweep import SWEEP
 from tritongemm.errors import UsageError
 from tritongemm.orders import SummationOrder
 from tritongemm.reference import reference
@@ -293,6 +294,29 @@ def test_time_interrupts_an_evaluation(monkeypatch):
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_other_distributions_bring_out_what_usual_numbers_hide():
+    def clipped(a, b):
+        return np.clip(a, -65504, 65504) @ b
+
+    result = audit(clipped, "blocked", **SMALL, choices_b=TILES)
+    assert result.status == "FAIL"
+    assert "A (clipped): with operands large (U(-1, 1) times 2^40 and 2^30) its rms error" in told(result)
+    assert "with operands small" not in told(result)
+    swept = {s.name: s.reports for s in result.rounding.swept}
+    assert list(swept) == list(SWEEP)
+    assert all(reports["B"].bound_exceeded == 0 for reports in swept.values())
+    assert swept["cancelling"]["B"].kappa["0.5"] > 1e3 > swept["wide"]["B"].kappa["0.5"]
+    assert swept["positive"]["B"].kappa["1.0"] == 1
+    assert audit(product, np.matmul, **SMALL).status == "PASS WITH LIMITATIONS"
+
+
+@pytest.fixture(autouse=True)
+def fewer_distributions(request, monkeypatch):
+    """All of them are tried where they are the question."""
+    if "distributions" not in request.node.name and "modes" not in request.node.name:
+        monkeypatch.setattr(sweep, "SWEEP", {"positive": SWEEP["positive"]})
 
 
 QUICK = ["--device", "cpu", "--const-b", "BLOCK_M=16", "--const-b", "BLOCK_N=16", "--const-a", "LANES=32"]

@@ -21,6 +21,15 @@ from tritongemm.tables import Table, figure, percent, share, short
 
 QUICK = ["--m", "40", "--n", "36", "--k", "70", "--device", "cpu"]
 
+
+@pytest.fixture(autouse=True)
+def one_distribution(monkeypatch):
+    """The sweep over distributions has tests of its own; here one of them is enough."""
+    from tritongemm.auditing import sweep
+
+    monkeypatch.setattr(sweep, "SWEEP", {"positive": sweep.SWEEP["positive"]})
+
+
 HEAD = """
 import triton
 import triton.language as tl
