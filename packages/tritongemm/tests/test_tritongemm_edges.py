@@ -193,6 +193,14 @@ def test_nan_and_infinity_come_out_where_they_belong(config):
     np.testing.assert_array_equal(np.isnan(relu), np.isnan(want))  # as torch.relu: NaN stays NaN
 
 
+def test_a_bias_is_added_to_a_rounded_product_where_k_is_one():
+    # Triton would make K = 1 a constant, drop the loop, and fuse the product into the addition.
+    a, b, bias = random(40, 1), random(1, 33), random(33)
+    got = evaluated(a, b, bias=bias)
+    assert same_bits(got, (a * b) + bias)
+    assert not same_bits(got, (a.astype("f8") * b + bias).astype("f"))  # one rounding differs here
+
+
 def test_subnormal_numbers_are_kept():
     tiny = np.full((3, 4), 2.0**-140, "f")
     got = evaluated(tiny, np.full((4, 2), 2.0**3, "f"))

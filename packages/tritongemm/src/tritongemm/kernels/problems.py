@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from tritongemm import launches
@@ -281,6 +281,18 @@ def launch(kernel: Any, grid: tuple[int, ...], operands: Operands, *arguments: A
         launch_on(operands.out, kernel, grid, *arguments, **constants)
 
 
+@cache
+def _for_one_product(kernel: Any) -> Any:
+    """The kernel for K = 1, compiled for any K.
+
+    Triton makes a constant of an integer argument that is 1. The loop over k then vanishes, and the compiler folds the
+    addition of a bias or of c into the one multiply-add that is left: a rounding less, and other bits than promised.
+    """
+    import triton
+
+    return triton.jit(kernel.fn, do_not_specialize=["K"])
+
+
 def launch_on(
     place: Any, kernel: Any, grid: tuple[int, ...], *arguments: Any, reachable: Sequence[Any] = (), **constants: Any
 ) -> None:
@@ -302,6 +314,9 @@ def launch_on(
         raise UsageError(f"a, b: the product has too many tiles for one launch ({grid[0]} programs).")
     # Fusion is stated, not left to a default that changes with Triton's version and the environment.
     constants = {"enable_fp_fusion": True, **constants}
+    names = tuple(kernel.signature.parameters) if hasattr(kernel, "fn") and hasattr(kernel, "signature") else ()
+    if ("K", 1) in zip(names, arguments, strict=False):
+        kernel = _for_one_product(kernel)
     if is_cuda(place):
         torch = sys.modules["torch"]
         elsewhere = place.device.index != torch.cuda.current_device()
