@@ -384,8 +384,8 @@ MODES: dict[str, Mode] = _table(
     ),
     Mode(
         "tf32_rounded",
-        "fp32 operands rounded to the nearest tf32 number (11 bits, ties away from zero): errs as much as cuBLAS's tf32, "
-        "whose ties go to even.",
+        "fp32 operands rounded to the nearest tf32 number (11 bits, ties away from zero): errs as much as "
+        "cuBLAS's tf32, whose ties go to even.",
         _tf32("tf32", "tf32_rounded"),
     ),
     Mode("tf32x3", "fp32 operands in two tf32 parts, three products, their sums added up in fp32.", _split("tf32x3")),
