@@ -237,6 +237,11 @@ def entries(
         if inspect.ismodule(thing):
             modules.append(thing.__name__)
             continue
+        if thing is None and hasattr(module, "__path__") and find_spec(f"{package}.{name}"):
+            # A module that needs torch: read by mkdocstrings, not imported.
+            heading = f"      show_root_heading: true\n      heading: {package}.{name}\n      heading_level: {level}\n"
+            yield f"::: {package}.{name}\n    options:\n{heading}"
+            continue
         place = definition(module, name, thing)
         if place in seen:
             continue

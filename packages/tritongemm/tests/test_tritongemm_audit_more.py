@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import triton
 
 import fpsan_tools
 import numfmt
@@ -442,6 +443,11 @@ def test_modes_of_this_package_pass_when_declared(mode):
         return tritongemm.mm(a, b, precision=mode)
 
     result = audit(multiply, "blocked", **SMALL, choices_a=Choices(precision=mode), choices_b=TILES, hardware=True)
+    if mode == "tf32_rounded" and triton.__version__.startswith("3.8."):
+        # Its rounding is inline assembly, which FpSan of 3.8 does not know; the verdict has to say so.
+        assert result.status == "INCONCLUSIVE"
+        assert "leaves inline assembly uninstrumented" in told(result)
+        return
     assert result.status == "PASS WITH LIMITATIONS", told(result)
     assert result.algebra.absent.keys() == {"A"}
     assert result.algebra.checked["A"] == len(result.algebra.trials)
