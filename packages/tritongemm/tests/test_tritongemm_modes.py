@@ -350,3 +350,15 @@ def test_promises_grow_with_k_and_say_their_order():
         assert promise.probabilistic <= promise.relative_bound
         assert "chain" in promise.order
     assert modes.get("ieee").promise(6144, "fp32").relative_bound == pytest.approx(3.66e-4, rel=0.01)
+
+
+@pytest.mark.parametrize("K", [1, 3, 5])
+def test_subnormal_results_of_fp64_lose_whole_numbers(K):
+    # Half of FP64's smallest number is no float64: a bound made of it would vanish, or be rounded below the loss.
+    smallest = 5e-324
+    a, b = np.full((1, K), 2.0**-537), np.full((K, 1), 2.0**-537 * 1.5)
+    got = Fraction(float(modes.get("ieee").predict(a, b)[0, 0]))
+    true = K * Fraction(2) ** -1074 * Fraction(3, 2)
+    promise = modes.get("ieee").promise(K, "fp64")
+    assert abs(got - true) <= Fraction(promise.relative_bound) * true + Fraction(promise.absolute)
+    assert promise.absolute >= (K + 1) // 2 * smallest

@@ -29,6 +29,7 @@ from tritongemm.auditing.symptoms import PRECISION, Symptom, Wrong, symptom
 from tritongemm.elements import ELEMENTS, Element, element_of, is_typed, values_of
 from tritongemm.errors import UsageError
 from tritongemm.orders import SummationOrder
+from tritongemm.promises import underflow
 from tritongemm.reference import Block, reference_blocks
 from tritongemm.tables import figure
 
@@ -96,9 +97,9 @@ def limits(precision: str, K: int, operands: str = "fp32") -> Limits:
         probable = math.expm1(_LAMBDA * math.sqrt(K) * u + K * u * u / (1 - u)) if K else 0.0
         if operands in ("fp16", "bf16"):
             probable = certain  # Cutting has a direction: nothing cancels.
-        underflow = (1 + certain) * K * sums.min_subnormal / 2
+        lost = underflow(1 + certain, K, sums)
         text = f"any order of {K:,} products in {_short(sums)}"
-        return Limits(certain, min(certain, probable), underflow, text, u)
+        return Limits(certain, min(certain, probable), lost, text, u)
     from tritongemm import modes
 
     promise = modes.get(precision).promise(K, operands)

@@ -231,10 +231,19 @@ def of_parts(longest: Promise, parts: int, unit_roundoff: float) -> Promise:
     )
 
 
+def underflow(factor: float, K: int, fmt: numfmt.FloatFormat) -> float:
+    """What K operations lose by results that are subnormal: half of the smallest number each, times `factor`.
+
+    float64 has no half of FP64's smallest number, so that the losses are rounded up to whole ones there.
+    """
+    lost = factor * K / 2
+    return (math.ceil(lost) if fmt.min_subnormal / 2 == 0 else lost) * fmt.min_subnormal
+
+
 def of_chain(K: int, fmt: numfmt.FloatFormat) -> Promise:
     """The bounds of one serial chain of fused multiply-adds in a format."""
     error = rounded(Error(), K, fmt.unit_roundoff)
-    absolute = error.factor * K * fmt.min_subnormal / 2
+    absolute = underflow(error.factor, K, fmt)
     return Promise(error.bound, absolute, error.probable, "one serial chain of fused multiply-adds over k")
 
 
