@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-CHECKER = Path(__file__).resolve().parents[3] / "tools" / "check_site.py"
-if not CHECKER.exists():
-    pytest.skip("the checker belongs to the repository, not to the package", allow_module_level=True)
+check_site = pytest.importorskip("check_site", reason="the checker belongs to the repository, not to the package")
 
 SOUND = {
     "index.html": '<html><head><link rel="stylesheet" href="a/style.css"><link rel="canonical" href="https://example.org/">'
@@ -58,22 +54,6 @@ FAULTS = {
     "remote import in a script": ("a/app.js", 'import x from "https://x.org/a.js";', "from another host"),
     "remote worker": ("a/app.js", 'new Worker("https://x.org/w.js");', "from another host"),
 }
-
-
-def load_checker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_site", CHECKER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # dataclasses look their module up by name.
-    import sys
-
-    sys.modules["check_site"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-check_site = load_checker()
 
 
 def write_site(folder: Path) -> Path:

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-TOOL = Path(__file__).resolve().parents[3] / "tools" / "site_examples.py"
-if not TOOL.exists():
-    pytest.skip("the tool belongs to the repository, not to the package", allow_module_level=True)
-
-
-def load_tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("site_examples", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["site_examples"] = module  # dataclasses look their module up by name
-    spec.loader.exec_module(module)
-    return module
-
-
-examples = load_tool()
+examples = pytest.importorskip("site_examples", reason="the tool belongs to the repository, not to the package")
 
 DRAWING = """<?xml version='1.0'?>
 <svg><g id="a"/>

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -12,21 +11,7 @@ import pytest
 
 import numfmt_lectures
 
-HOOKS = Path(__file__).resolve().parents[3] / "tools" / "site_hooks.py"
-if not HOOKS.exists():
-    pytest.skip("the hooks belong to the repository, not to the package", allow_module_level=True)
-
-
-def load_hooks() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("site_hooks", HOOKS)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-hooks = load_hooks()
+hooks = pytest.importorskip("site_hooks", reason="the hooks belong to the repository, not to the package")
 
 
 def test_every_public_name_has_an_entry_under_the_name_that_users_import() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[3]
 TOOLS = ROOT / "tools"
 if not (TOOLS / "site_results.py").exists():
     pytest.skip("the pages belong to the repository, not to the package", allow_module_level=True)
-sys.path.insert(0, str(TOOLS))
 
 import site_hooks  # noqa: E402
 import site_plots  # noqa: E402

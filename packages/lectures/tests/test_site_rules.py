@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ TOOLS = Path(__file__).resolve().parents[3] / "tools"
 if not (TOOLS / "site_rules.py").exists():
     pytest.skip("the pages belong to the repository, not to the package", allow_module_level=True)
 pytest.importorskip("fpsan_tools")
-sys.path.insert(0, str(TOOLS))
 
 import site_rules  # noqa: E402
 
