@@ -32,6 +32,7 @@ from tritongemm.errors import UsageError
 from tritongemm.files import replaced
 from tritongemm.matrices import DTYPES, dtype_of, name_of, widened
 from tritongemm.orders import SummationOrder
+from tritongemm.promises import LAMBDA, in_type, probable_chain, underflow
 from tritongemm.reference import reference, reference_blocks
 from tritongemm.tables import Table, figure, percent, share, short
 
@@ -56,7 +57,6 @@ _FP64_UNIT_ROUNDOFF = 2.0**-53
 KAPPA_QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0)
 # Any order of adding K products, rounded or not before the addition, has at most this height.
 ANY_ORDER = SummationOrder.chain(fused=False)
-_LAMBDA = 6.0
 
 
 class BoundedOrder(Protocol):
@@ -116,13 +116,11 @@ def a_priori_bound(order: BoundedOrder, K: int, golden: Array, magnitude: Array,
         Bounds of |c - s|, float64, same shape.
     """
     gamma = order.relative_bound(K)
-    bound = gamma * magnitude + (1 + gamma) * K * _FP32.min_subnormal / 2
-    if out is not _FP32:
-        bound = bound + out.unit_roundoff * (np.abs(golden) + bound) + out.min_subnormal / 2
-    return np.asarray(bound)
+    bound = gamma * magnitude + underflow(1 + gamma, K, _FP32)
+    return np.asarray(bound) if out is _FP32 else in_type(bound, golden, out)
 
 
-def probabilistic_bound(order: BoundedOrder, K: int, lam: float = _LAMBDA) -> tuple[float, float]:
+def probabilistic_bound(order: BoundedOrder, K: int, lam: float = LAMBDA) -> tuple[float, float]:
     """What independent unbiased rounding errors stay below, in units of sum|p|, and the probability that they do.
 
     Args:
@@ -138,7 +136,7 @@ def probabilistic_bound(order: BoundedOrder, K: int, lam: float = _LAMBDA) -> tu
     own = getattr(order, "probable", None)  # Of orders whose operations do not round to nearest.
     if own is not None:
         return float(own(K)), max(0.0, 1 - 2 * K * math.exp(-((lam * (1 - u)) ** 2) / 2))
-    bound = math.expm1(lam * math.sqrt(n) * u + n * u * u / (1 - u)) if K else 0.0
+    bound = probable_chain(n, u, lam) if K else 0.0
     bound = min(bound, order.relative_bound(K))  # Short sums cannot err as much as that.
     return bound, max(0.0, 1 - 2 * K * math.exp(-((lam * (1 - u)) ** 2) / 2))
 

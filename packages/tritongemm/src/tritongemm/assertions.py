@@ -29,7 +29,7 @@ from tritongemm.auditing.symptoms import PRECISION, Symptom, Wrong, symptom
 from tritongemm.elements import ELEMENTS, Element, element_of, is_typed, values_of
 from tritongemm.errors import UsageError
 from tritongemm.orders import SummationOrder
-from tritongemm.promises import underflow
+from tritongemm.promises import in_type, probable_chain, underflow
 from tritongemm.reference import Block, reference_blocks
 from tritongemm.tables import figure
 
@@ -37,7 +37,6 @@ __all__ = ["Closeness", "Limits", "assert_close", "closeness", "limits"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_LAMBDA = 6.0
 # Outputs between the limits that are computed again, and by how much they may exceed that.
 _AGAIN, _AGAIN_RATIO = 48, 4.0
 # Wrong outputs that an explanation is looked for with.
@@ -89,14 +88,11 @@ def limits(precision: str, K: int, operands: str = "fp32") -> Limits:
     if precision == "ieee" and operands in ("fp32", "fp16", "bf16", "fp64"):
         u = sums.unit_roundoff
         certain = float(numfmt.gamma(K, u)) if K else 0.0
-        if operands in (
-            "fp16",
-            "bf16",
-        ):  # A matrix unit cuts products: on few of them that is more than an order can lose.
-            certain = max(certain, _unit_bound(K, operands))
-        probable = math.expm1(_LAMBDA * math.sqrt(K) * u + K * u * u / (1 - u)) if K else 0.0
+        probable = probable_chain(K, u) if K else 0.0
         if operands in ("fp16", "bf16"):
-            probable = certain  # Cutting has a direction: nothing cancels.
+            # A matrix unit cuts products: on few of them that is more than an order can lose. Cutting has a direction:
+            # nothing cancels.
+            certain = probable = max(certain, _unit_bound(K, operands))
         lost = underflow(1 + certain, K, sums)
         text = f"any order of {K:,} products in {_short(sums)}"
         return Limits(certain, min(certain, probable), lost, text, u)
@@ -433,7 +429,7 @@ class _Search:
         # The reference errs too, if less.
         bound = bound + float(numfmt.gamma(max(1, r.shape[2]), _FP64.unit_roundoff)) * magnitude
         if r.out.name not in ("fp64", "fp32"):
-            bound = bound + self.out.unit_roundoff * (np.abs(golden) + bound) + self.out.min_subnormal / 2
+            bound = in_type(bound, golden, self.out)
         return np.asarray(bound)
 
     def finish(self) -> None:

@@ -240,6 +240,29 @@ def underflow(factor: float, K: int, fmt: numfmt.FloatFormat) -> float:
     return (math.ceil(lost) if fmt.min_subnormal / 2 == 0 else lost) * fmt.min_subnormal
 
 
+def probable_chain(n: int, unit_roundoff: float, lam: float = LAMBDA) -> float:
+    """What n independent unbiased roundings of a sum stay below, in units of sum|p|, apart from rare cases.
+
+    gamma~_n(lambda) = exp(lambda·sqrt(n)·u + n·u²/(1-u)) - 1 (Higham and Mary, theorem 3.1).
+    """
+    u = unit_roundoff
+    return math.expm1(lam * math.sqrt(n) * u + n * u * u / (1 - u))
+
+
+def in_type(bound: Any, golden: Array, out: numfmt.FloatFormat) -> Array:
+    """A bound of |c - s| after c was rounded to its type once more.
+
+    Args:
+        bound: Bounds of the sums' errors.
+        golden: The true sums s, float64.
+        out: The type.
+
+    Returns:
+        The bounds, float64, of golden's shape.
+    """
+    return np.asarray(bound + out.unit_roundoff * (np.abs(golden) + bound) + out.min_subnormal / 2)
+
+
 def of_chain(K: int, fmt: numfmt.FloatFormat) -> Promise:
     """The bounds of one serial chain of fused multiply-adds in a format."""
     error = rounded(Error(), K, fmt.unit_roundoff)
