@@ -25,7 +25,7 @@ from numfmt.matrix_units.operands import (
 )
 from numfmt.matrix_units.plan import Accumulator, Chain, Node, Program, Sum
 from numfmt.matrix_units.schedules import ChainAll, Request, Schedule
-from numfmt.matrix_units.units import INPUT_FORMATS, MatrixUnit, find_unit, format_key
+from numfmt.matrix_units.units import INPUT_FORMATS, MatrixUnit, format_key
 
 ChainFunction = Callable[[MatrixUnit, Operand, Operand, Float32Array], Float32Array]
 
@@ -347,13 +347,3 @@ def _finished(result: Float32Array, accumulator: str) -> NDArray[Any]:
         return half
     result.view(np.uint32)[nan] = _NAN32
     return result
-
-
-def unit_for(
-    unit: str | MatrixUnit, inputs: str | tuple[str, str], accumulator: str = "fp32", schedule: Schedule | None = None
-) -> MatrixUnit:
-    """The unit that a schedule runs on; `tl_dot` chooses one, the others take the named one."""
-    if schedule is None:
-        return find_unit(unit, inputs, accumulator)
-    pair = (inputs, inputs) if isinstance(inputs, str) else inputs
-    return schedule.resolve(Request(unit, (format_key(pair[0]), format_key(pair[1])), accumulator, (1, 1, 1))).unit
