@@ -156,6 +156,8 @@ CHECKED = {
 }
 
 
+# torch hides this warning of its own from users; warnings that are errors come before that.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 @pytest.mark.parametrize("kind", CHECKED)
 def test_opcheck_passes(kind):
     checked = torch.library.opcheck(OPERATOR, CHECKED[kind])
@@ -372,6 +374,7 @@ def test_autocast_changes_nothing():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, on the way
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")  # its newer name in torch 2.14
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_forward_mode_derivatives_are_those_of_the_product(activation):
     operands = [random(*shape, dtype=torch.float64, grad=True) for shape in ((2, 3), (3, 2), (2, 2), (2,))]
