@@ -19,6 +19,7 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -32,6 +33,8 @@ SQUARE = [(8192, 6144, 4096), (4096, 4096, 4096), (8192, 8192, 8192)]  # M, K, N
 RAGGED = [(4095, 4097, 4099), (8191, 6143, 4095)]
 SMALL = [(m, k, n) for m in (1, 16, 64, 128) for k in (4096, 7168, 18432) for n in (4096, 7168, 18432)]
 LIMIT_S = 60
+GROUP = 9  # contestants tested per process
+Job = tuple[str, tuple[int, int, int], bool]  # family, product, whether batch-invariant
 ERROR_ROWS = 64
 
 
@@ -162,32 +165,49 @@ def one(name: str, shape: tuple[int, int, int], invariant: bool) -> dict[str, An
     }  # fmt: skip
 
 
-def checked(jobs: list[tuple[str, tuple[int, int, int], bool]], at_once: int) -> dict[Any, dict[str, Any]]:
-    """`one` for every job, each in its own process with a time limit: a deadlock must not block the card."""
-    waiting, running, done = list(jobs), {}, {}
+def checked(jobs: list[Job], at_once: int) -> dict[Job, dict[str, Any]]:
+    """`one` for every job, in processes of their own with a time limit: a deadlock must not block the card.
+
+    Jobs of one family share processes, so that starting Python and compiling are paid once; those that a process did
+    not reach are run again, each alone, so that one that hangs takes none of its neighbours with it.
+    """
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(job[0], []).append(job)
+    parts = [group[i : i + GROUP] for group in groups.values() for i in range(0, len(group), GROUP)]
+    done = _processes(parts, at_once)
+    return done | _processes([[job] for job in jobs if job not in done], at_once, final=True)
+
+
+def _processes(parts: list[list[Job]], at_once: int, final: bool = False) -> dict[Job, dict[str, Any]]:
+    """Facts of the jobs that came to an end; at the end of a `final` pass the others are failures."""
+    waiting, running = list(parts), []
+    done: dict[Job, dict[str, Any]] = {}
     while waiting or running:
         while waiting and len(running) < at_once:
-            job = waiting.pop(0)
-            command = [
-                sys.executable,
-                os.path.abspath(__file__),
-                "--one",
-                job[0],
-                "x".join(map(str, job[1])),
-                str(int(job[2])),
-            ]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            running[job] = (process, time.time())
-        for job, (process, start) in list(running.items()):
-            if process.poll() is not None:
-                text = process.stdout.read() if process.stdout else ""
-                lines = [line for line in text.splitlines() if line.startswith("{")]
-                done[job] = json.loads(lines[-1]) if lines else {"failed": text[-1500:]}
-                del running[job]
-            elif time.time() - start > LIMIT_S:
+            part = waiting.pop(0)
+            words = [f"{name}:{'x'.join(map(str, shape))}:{int(invariant)}" for name, shape, invariant in part]
+            log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed below; a pipe would fill up and block
+            process = subprocess.Popen(
+                [sys.executable, os.path.abspath(__file__), "--one", *words], stdout=log, stderr=subprocess.STDOUT
+            )
+            running.append((part, process, log, time.time()))
+        for entry in list(running):
+            part, process, log, start = entry
+            late = time.time() - start > LIMIT_S
+            if process.poll() is None and not late:
+                continue
+            if late:
                 process.kill()
-                done[job] = {"failed": f"no result within {LIMIT_S} s"}
-                del running[job]
+                process.wait()
+            log.seek(0)
+            text = log.read()
+            facts = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+            done.update(zip(part, facts, strict=False))
+            if final and not facts:
+                done[part[0]] = {"failed": f"no result within {LIMIT_S} s" if late else text[-1500:]}
+            running.remove(entry)
+            log.close()
         time.sleep(0.05)
     return done
 
@@ -476,11 +496,13 @@ def main() -> int:
     parser.add_argument("--machine", default="gpu", help="name of this machine in the results")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--compare", type=Path, nargs=2, help="print the spread of two runs' results and stop")
-    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        name, shape, invariant = options.one
-        print(json.dumps(one(name, tuple(map(int, shape.split("x"))), bool(int(invariant)))), flush=True)
+        for word in options.one:
+            name, shape, invariant = word.split(":")
+            print(json.dumps(one(name, tuple(map(int, shape.split("x"))), bool(int(invariant)))), flush=True)
+            torch.cuda.empty_cache()
         os._exit(0)
     if options.compare:
         return compare(*options.compare)
