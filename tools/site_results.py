@@ -24,6 +24,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "bench" / "results"
 Data = dict[str, Any]
 View = Callable[[str, Data], Iterator[str]]
 VIEWS: dict[str, View] = {}
+SECOND = "-second"
 
 
 def view(function: View) -> View:
@@ -63,9 +64,12 @@ def render(which: str, pattern: str, folder: Path = RESULTS) -> str:
 
 
 def read(name: str, folder: Path = RESULTS) -> Data:
-    """What a file holds; a list lies under "entries"."""
+    """What a file holds; a list lies under "entries", and the run that a second run repeats under "first"."""
     data = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    return data if isinstance(data, dict) else {"entries": data}
+    data = data if isinstance(data, dict) else {"entries": data}
+    if name.endswith(SECOND):
+        data["first"] = read(name.removesuffix(SECOND), folder)
+    return data
 
 
 def recorded(folder: Path = RESULTS) -> dict[str, Data]:
@@ -445,7 +449,7 @@ def _as_it_is(data: Data) -> Iterator[str]:
 
 # Files that views of their own show.
 CLAIMED = (
-    "*-gemm", "emulation-accuracy", "nvidia-h200-audit", "*-audit-*", "*-matrix-units-dots",
+    "*-gemm", "*-gemm-second", "emulation-accuracy", "nvidia-h200-audit", "*-audit-*", "*-matrix-units-dots",
     "*-matrix-units-identified", "*-matrix-units-libraries", "fpsan-mutants",
 )  # fmt: skip
 
@@ -521,6 +525,45 @@ def gemm(name: str, data: Data) -> Iterator[str]:
     if limits:
         told = ", ".join(f"{unit} {figure(value)}" for unit, value in limits.items())
         yield f"Ceilings, the vendor's best with each unit at 8192³ in TFLOP/s: {told}.\n"
+
+
+@view
+def spread(name: str, data: Data) -> Iterator[str]:
+    """Two runs of the same products, `X-gemm` and `X-gemm-second`: their ratios to the vendor and how far apart."""
+    figures = [
+        {(f["family"], tuple(f["shape"]), f["regime"], f["contestant"]): f["ratio"] for f in run if "ratio" in f}
+        for run in (data["first"].get("figures", []), data.get("figures", []))
+    ]
+    rows: dict[tuple[tuple[int, ...], str, bool], dict[str, list[str]]] = {}
+    apart = []
+    for key, first in figures[0].items():
+        family, shape, regime, contestant = key
+        if not contestant.startswith("ours") or key not in figures[1]:
+            continue
+        second = figures[1][key]
+        apart.append(max(first, second) / min(first, second) - 1)
+        row = rows.setdefault((shape, family, contestant == "ours"), {})
+        row[regime] = [f"{first:.3f}×", f"{second:.3f}×", f"{100 * apart[-1]:.1f} %"]
+    if not rows:
+        return
+    yield from source(name, data)
+    yield ""
+    apart.sort()
+    yield (
+        f"{len(apart)} ratios: half of them are within {100 * apart[len(apart) // 2]:.1f} %, "
+        f"nine of ten within {100 * apart[9 * len(apart) // 10]:.1f} %, the farthest {100 * apart[-1]:.1f} % apart.\n"
+    )
+    head = ["M × K × N", "product", *(f"{regime}, {what}" for regime in ("cool", "hot")
+                                      for what in ("first", "second", "apart"))]  # fmt: skip
+    nothing = ["", "", ""]
+    cells = [
+        [_sizes(shape), family if invariant else f"{family}, not invariant",
+         *row.get("cool", nothing), *row.get("hot", nothing)]
+        for (shape, family, invariant), row in rows.items()
+    ]  # fmt: skip
+    yield f"<details markdown><summary>All {len(cells)} products</summary>\n"
+    yield from table(head, cells, 2)
+    yield "\n</details>"
 
 
 HEADLINES = {

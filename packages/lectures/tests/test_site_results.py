@@ -137,6 +137,29 @@ def test_duels_with_the_vendor_are_shown_with_their_errors(tmp_path: Path) -> No
     assert "1900" in text
 
 
+def test_two_runs_are_shown_with_their_spread(tmp_path: Path) -> None:
+    few = (16, 4096, 7168)
+    runs = {
+        "": [
+            product("ours", "cool", ratio=4.5), product("ours", "hot", ratio=4.4), product("vendor", "cool"),
+            product("ours, not invariant", "cool", few, ratio=0.9), product("ours", "cool", few, ratio=0.75),
+        ],
+        "-second": [
+            product("ours", "hot", ratio=4.4), product("ours", "cool", ratio=4.77), product("vendor", "cool"),
+            product("ours, not invariant", "cool", few, ratio=0.72),
+            {"family": "int8x6", "shape": [4096, 4096, 4096], "failed": "no result within 60 s"},
+        ],
+    }  # fmt: skip
+    for suffix, figures in runs.items():
+        (tmp_path / f"x-gemm{suffix}.json").write_text(json.dumps({"figures": figures}))
+    text = site_results.render("spread", "*-gemm-second", tmp_path)
+    assert "3 ratios: half of them are within 6.0 %" in text
+    assert "the farthest 25.0 % apart" in text
+    assert "| fp16x3 | 4.500× | 4.770× | 6.0 % | 4.400× | 4.400× | 0.0 % |" in text
+    assert "| fp16x3, not invariant | 0.900× | 0.720× | 25.0 % |  |  |  |" in text
+    assert site_results.render("gemm", "*-gemm", tmp_path).count("<!-- results") == 1, "the second run has no tables"
+
+
 def test_calls_and_files_of_any_other_kind_are_shown(tmp_path: Path) -> None:
     calls = {
         "device": "NVIDIA H200",
