@@ -643,7 +643,7 @@ def _products(shape: tuple[int, ...], figures: list[Data]) -> Iterator[str]:
         rows.append(
             [family, *(_whole(x) for x in (cool.get("tflops"), theirs[0], hot.get("tflops"), theirs[1])),
              *(_times(f.get("ratio")) for f in (cool, hot)), _percent(cool.get("share")),
-             _pair(mine), _pair(other), "equal bits" if error.get("equal_bits") else ""]
+             _pair(mine), _pair(other), cool.get("error_class") or ("equal bits" if error.get("equal_bits") else "")]
         )  # fmt: skip
     yield bars("speed relative to the vendor's library, cool: longer is faster", charted, ["vendor"])
     yield ""
