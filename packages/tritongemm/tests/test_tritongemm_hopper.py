@@ -64,6 +64,10 @@ CASES = {
     "bf16, B along n": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"B_NK": False, "HALVINGS": 1}),
     "one warpgroup": ("chained", "bf16", "bf16", "HGMMA", (64, 32, 128, 8, 1, 1, 1), {"HALVINGS": 0}),
     "fp8": ("promoted_pairs", "fp8e4nv", "bf16", "QGMMA", (128, 128, 128, 6, 1, 2, 1), {"UNROLL": 2, "HALVINGS": 0}),
+    "fp8, scales of blocks": (
+        "promoted_pairs", "fp8e4nv", "bf16", "QGMMA", (128, 128, 128, 6, 1, 2, 1),
+        {"UNROLL": 2, "HALVINGS": 0, "BLOCKS": True},
+    ),
     "fp16x3": ("promoted_parts", "fp16", "fp32", "HGMMA", (128, 128, 64, 3, 2, 2, 1), {"SCALED": True, "GATED": True}),
     "int8x6": ("integers", "i8", "fp32", "IGMMA", (256, 128, 64, 4, 3, 2, 2), {"SCALED": True, "GATED": True}),
     "ragged": ("promoted_parts", "fp16", "fp32", "HGMMA", (128, 128, 64, 3, 2, 2, 1), {"SCALED": True, "TMA": False}),
@@ -84,8 +88,8 @@ def compiled(order, operands, result, shape, constants):
     given = {
         "ORDER": order, "BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8, "STAGES": stages,
         "PARTS": parts, "GROUPS": groups, "A_MK": True, "B_NK": True, "UNROLL": 1, "PRECISION": "tf32", "BUFFERS": 1,
-        "HALVINGS": 1, "TMA": True, "SCALED": False, "FACTORS": False, "ALPHA": False, "ADD": False, "BIAS": False,
-        "ACTIVATION": None, "GATED": False, "SPLIT": False,
+        "HALVINGS": 1, "TMA": True, "SCALED": False, "FACTORS": False, "BLOCKS": False, "ALPHA": False, "ADD": False,
+        "BIAS": False, "ACTIVATION": None, "GATED": False, "SPLIT": False,
     } | constants  # fmt: skip
     split, share = (True, False) if ctas == 2 else (None, None)
     rows = block_m // groups

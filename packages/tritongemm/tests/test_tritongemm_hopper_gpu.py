@@ -88,6 +88,47 @@ def test_tiles_do_not_change_a_bit(torch, changes):
         np.testing.assert_array_equal(bits(got), bits(want))
 
 
+BLOCK_SCALED = [
+    ((300, 1030, 515), {}), ((64, 128, 128), {"block_m": 64, "block_n": 64}), ((1, 130, 40), {"block_m": 64}),
+    ((257, 384, 264), {"block_n": 32, "stages": 6}), ((520, 640, 300), {"block_m": 256, "ctas": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize(("shape", "changes"), BLOCK_SCALED, ids=str)
+def test_scales_of_blocks_have_the_predicted_bits(torch, dtype, shape, changes):
+    from tritongemm import dispatch
+    from tritongemm.kernels.block_scaled import predict_block_scaled
+    from tritongemm.kernels.epilogue import Epilogue
+
+    M, K, N = shape
+    kind = getattr(torch, dtype)
+    a, b = numbers(torch, M, K, kind), numbers(torch, N, K, kind, 1).t()
+    rng = np.random.default_rng(list(shape))
+    blocks = -(-K // 128)
+    scale_a = np.ldexp(rng.uniform(0.5, 1, (M, blocks)), rng.integers(-60, 60, (M, 1))).astype(np.float32)
+    scale_b = np.ldexp(rng.uniform(0.5, 1, (blocks, -(-N // 128))), rng.integers(-9, 9, (blocks, 1))).astype(np.float32)
+    scale_a[M // 2] = 2.0**-126  # sums that underflow, and would be -0
+    config = config_for("ieee", "float8_e4m3fn", **changes)
+    rows, columns = torch.from_numpy(scale_a).cuda(), torch.from_numpy(scale_b).cuda()
+    want = predict_block_scaled(a.cpu(), b.cpu(), scale_a, scale_b)
+    for x, y in ((rows, columns), (rows.t().contiguous().t(), columns.t().contiguous().t())):
+        whole = torch.full((M + 2, N + 3), 7.0, device="cuda")
+        out = whole[1:-1, 2 : 2 + N]
+        dispatch.scaled_product(a, b, x, y, out=out, config=config)
+        np.testing.assert_array_equal(bits(out), want.view(np.uint32))
+        out.fill_(7.0)
+        assert bool((whole == 7).all())
+    c, bias = numbers(torch, M, N, torch.float32, 2), numbers(torch, 1, N, torch.float32, 3)[0]
+    epilogue = Epilogue(alpha=1.5, beta=-0.5, c=c, bias=bias, activation="silu")
+    other = config.changed(kernel="block_scaled", block_m=64, block_n=64, ctas=1, stages=3)
+    got, wanted = (
+        dispatch.scaled_product(a, b, rows, columns, epilogue=epilogue, config=x, out_dtype="float32")
+        for x in (config, other)
+    )
+    np.testing.assert_array_equal(bits(got), bits(wanted))
+
+
 @pytest.mark.parametrize(("splits", "block_k"), [(2, 64), (3, 64), (5, 128)])
 def test_parts_of_k_are_added_in_ascending_order(torch, splits, block_k):
     from numfmt import matrix_units

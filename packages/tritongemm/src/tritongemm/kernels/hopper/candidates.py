@@ -59,6 +59,29 @@ def _configure_tensor_core(operands: Operands) -> Config:
     return warp_specialised.configure(operands)
 
 
+def block_scaled(operands: Operands, scale_a: Any, scale_b: Any, config: Config | None) -> bool:
+    """Computes a product with scales of blocks by a Hopper kernel, if it takes it (in a configuration).
+
+    Args:
+        operands: Two fp8 matrices.
+        scale_a: (M, ceil(K / 128)) fp32 scales.
+        scale_b: (ceil(K / 128), ceil(N / 128)) fp32 scales.
+        config: A configuration, or None.
+
+    Returns:
+        Whether it did.
+    """
+    if not is_hopper(operands.a):
+        return False
+    from tritongemm.kernels.hopper import warp_specialised
+
+    if not warp_specialised.supports_blocks(operands, scale_a, scale_b, config):
+        return False
+    with on_device_of(operands):
+        warp_specialised.run_blocks(operands, scale_a, scale_b, config)
+    return True
+
+
 def _takes_split(operands: Operands, config: Config | None) -> bool:
     if not is_hopper(operands.a):
         return False

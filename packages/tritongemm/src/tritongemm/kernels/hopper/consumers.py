@@ -66,10 +66,31 @@ def chained(
 
 
 @gluon.jit
+def block_scales(leave, at, live, block, steps, column):
+    """The scales of one block of k, zeros beyond K: those of A's rows, and the one of B's 128 columns.
+
+    Not yet multiplied: loads are issued long before their use, and a product would wait for them.
+    """
+    rows = gl.load(at + block * leave.row_step, mask=live & (block < steps), other=0.0)
+    there = leave.column_factors + block * leave.column_step + column * leave.column_stride
+    return rows, gl.load(there, mask=block < steps, other=0.0)
+
+
+@gluon.jit
+def scaled_sum(total, part, factors):
+    """total + part·factors, one factor per row, fused."""
+    factors, _ = gl.broadcast(factors[:, None], total)
+    return gl.fma(part, factors, total)
+
+
+@gluon.jit
 def promoted_pairs(
     group: gl.constexpr, c_desc, ring, tiles, leave, BM: gl.constexpr, BN: gl.constexpr, PRECISION: gl.constexpr
 ):
-    """Each BLOCK_K is summed from zero and added in fp32; of two in flight the first is added while the second runs."""
+    """Each BLOCK_K is summed from zero and added in fp32; of two in flight the first is added while the second runs.
+
+    With block scales, those of a pair of blocks are loaded while the pair before is multiplied.
+    """
     ROWS: gl.constexpr = BM // ring.GROUPS
     LAYOUT: gl.constexpr = accumulator(BN, ring.a.dtype.primitive_bitwidth, leave.buffers.layout.cga_layout)
     stage = gl.to_tensor(0)
@@ -78,8 +99,16 @@ def promoted_pairs(
     second = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
     for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
         tile_m, tile_n = tiles.place(tile)
+        row = tile_m * BM + group * ROWS
         total = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
-        for _ in range((tiles.steps + 1) // 2):
+        if leave.BLOCKS:
+            m = row + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
+            live = m < leave.M
+            at = leave.row_factors + m.to(gl.int64) * leave.row_stride
+            column = tile_n * BN // 128
+            rows_early, column_early = block_scales(leave, at, live, 0, tiles.steps, column)
+            rows_late, column_late = block_scales(leave, at, live, 1, tiles.steps, column)
+        for pair in range((tiles.steps + 1) // 2):
             ring.wait_full(stage, phase)
             early = warpgroup_mma(
                 ring.a_tile(stage, 0, group), ring.b_tile(stage, 0), warpgroup_mma_init(first),
@@ -91,14 +120,25 @@ def promoted_pairs(
                 ring.a_tile(after, 0, group), ring.b_tile(after, 0), warpgroup_mma_init(second),
                 use_acc=False, precision=PRECISION, is_async=True,
             )  # fmt: skip
+            if leave.BLOCKS:
+                block = 2 * pair + 2
+                rows_next, column_next = block_scales(leave, at, live, block, tiles.steps, column)
+                rows_after, column_after = block_scales(leave, at, live, block + 1, tiles.steps, column)
             first = warpgroup_mma_wait(1, deps=[early])
             ring.free(stage, True)
-            total = total + first
+            if leave.BLOCKS:
+                total = scaled_sum(total, first, rows_early * column_early)
+                rows_early, column_early = rows_next, column_next
+            else:
+                total = total + first
             second = warpgroup_mma_wait(0, deps=[late])
             ring.free(after, True)
-            total = total + second
+            if leave.BLOCKS:
+                total = scaled_sum(total, second, rows_late * column_late)
+                rows_late, column_late = rows_after, column_after
+            else:
+                total = total + second
             stage, phase = ring.next(after, after_phase)
-        row = tile_m * BM + group * ROWS
         store(c_desc, leave, total, row, tile_n * BN, 0, group)
     tma.store_wait(0)
 

@@ -84,6 +84,19 @@ class Scales:
     columns: Any
 
 
+@dataclass(frozen=True)
+class BlockScales:
+    """fp32 scales of every 1 x 128 stretch of A's rows and every 128 x 128 block of B, of any strides.
+
+    Attributes:
+        rows: (M, ceil(K / 128)) scales.
+        columns: (ceil(K / 128), ceil(N / 128)) scales.
+    """
+
+    rows: Any
+    columns: Any
+
+
 def launch(
     a: Any,
     b: Any,
@@ -95,6 +108,7 @@ def launch(
     b_axis: int = 0,
     part_rows: tuple[int, int] = (0, 0),
     scales: Scales | None = None,
+    blocks: BlockScales | None = None,
     epilogue: Epilogue | None = None,
     gate: Gate | None = None,
     share: int = 0,
@@ -111,6 +125,7 @@ def launch(
         b_axis: b's contiguous axis; 1 for 16-bit types only.
         part_rows: Rows from one part to the next, of A and of B's transpose.
         scales: Powers of two per row and column.
+        blocks: Scales of blocks, for "promoted_pairs" with BLOCK_K = 128; the epilogue has no scales then.
         epilogue: What happens to the sums.
         gate: When to compute at all.
         share: Steps of BLOCK_K per part of k, for `out` of shape (parts, M, N), contiguous; 0: k is not cut.
@@ -129,6 +144,14 @@ def launch(
     engine = storable(out) and not split_k
     c = epilogue.c if epilogue.reads_c else None
     bias = epilogue.bias
+    if blocks is None:
+        row_factors, column_factors = epilogue.scale_a, epilogue.scale_b
+        along_factors = (_along(row_factors, 0), _along(column_factors, 1), 0, 0)
+    else:
+        row_factors, column_factors = blocks.rows, blocks.columns
+        row, row_step = strides_of(row_factors, "scale_a")
+        column_step, column = strides_of(column_factors, "scale_b")
+        along_factors = (row, column, row_step, column_step)
     along_c = (0, 0) if c is None else strides_of(c, "c")
     tiles = -(-M // shape.block_m) * -(-N // shape.block_n) * (int(sums.shape[0]) if split_k else 1)
     programs = min(tiles, multiprocessors(out.device.index) // shape.ctas)
@@ -141,8 +164,8 @@ def launch(
         out,
         out if c is None else c,
         out if bias is None else bias,
-        out if epilogue.scale_a is None else epilogue.scale_a,
-        out if epilogue.scale_b is None else epilogue.scale_b,
+        out if row_factors is None else row_factors,
+        out if column_factors is None else column_factors,
         out if scales is None else scales.rows,
         out if scales is None else scales.columns,
         out if gate is None else gate.verdict,
@@ -158,8 +181,7 @@ def launch(
         out.stride(0),
         *along_c,
         0 if bias is None else strides_of(bias, "bias")[0],
-        _along(epilogue.scale_a, 0),
-        _along(epilogue.scale_b, 1),
+        *along_factors,
         ORDER=shape.order,
         BLOCK_M=shape.block_m,
         BLOCK_N=shape.block_n,
@@ -178,6 +200,7 @@ def launch(
         TMA=engine,
         SCALED=scales is not None,
         FACTORS=epilogue.scale_a is not None,
+        BLOCKS=blocks is not None,
         ALPHA=epilogue.alpha != 1,
         ADD=c is not None,
         BIAS=bias is not None,
@@ -198,4 +221,4 @@ def _along(scale: Any, axis: int) -> int:
     return int(strides_of(scale, "scale")[axis])
 
 
-__all__ = ["Gate", "Scales", "Shape", "launch"]
+__all__ = ["BlockScales", "Gate", "Scales", "Shape", "launch"]

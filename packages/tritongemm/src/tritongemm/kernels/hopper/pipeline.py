@@ -213,6 +213,8 @@ class Exit:
         bias: One number per column, `bias_stride` elements apart.
         row_factors: Scales of A's rows, `row_stride` elements apart (0: one for all).
         column_factors: Scales of B's columns, `column_stride` elements apart.
+        row_step, column_step: With BLOCKS the factors are those of blocks of 128 in k, this many elements apart, and
+            column_factors one per 128 columns: consumers multiply by them, and what leaves is scaled already.
         row_exponents: Powers of two, as integers, that row m of an emulated product is multiplied by.
         column_exponents: The same for columns.
         ACTIVATION: Name of the activation function, or None.
@@ -240,8 +242,11 @@ class Exit:
     bias_stride: gl.tensor
     row_stride: gl.tensor
     column_stride: gl.tensor
+    row_step: gl.tensor
+    column_step: gl.tensor
     SCALED: gl.constexpr
     FACTORS: gl.constexpr
+    BLOCKS: gl.constexpr
     ALPHA: gl.constexpr
     ADD: gl.constexpr
     BIAS: gl.constexpr
@@ -309,6 +314,8 @@ def finish(total, leave, row, column):
         # -0 becomes +0, as in every other kernel. Not `total + 0.0`: a compiler may fuse that with the multiplication,
         # and a fused sum that underflows keeps its sign. Sums that are not scaled are never -0: no unit returns it.
         total = gl.where(total == 0.0, 0.0, total)
+    if leave.BLOCKS:
+        total = gl.where(total == 0.0, 0.0, total)  # -0 becomes +0 here too
     factor = zero + leave.alpha
     if leave.FACTORS:
         rows = gl.load(leave.row_factors + m * leave.row_stride, mask=live_m, other=0.0).to(gl.float32)

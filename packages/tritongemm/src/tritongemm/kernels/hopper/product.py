@@ -22,6 +22,8 @@ _SIZES = [
     "stride_bias",
     "stride_sa",
     "stride_sb",
+    "step_sa",
+    "step_sb",
     "gate_value",
 ]
 
@@ -55,6 +57,8 @@ def product_kernel(
     stride_bias,
     stride_sa,
     stride_sb,
+    step_sa,
+    step_sb,
     ORDER: gl.constexpr,
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
@@ -73,6 +77,7 @@ def product_kernel(
     TMA: gl.constexpr,
     SCALED: gl.constexpr,
     FACTORS: gl.constexpr,
+    BLOCKS: gl.constexpr,
     ALPHA: gl.constexpr,
     ADD: gl.constexpr,
     BIAS: gl.constexpr,
@@ -106,8 +111,8 @@ def product_kernel(
     )
     leave = Exit(  # type: ignore[call-arg]
         buffers, c_ptr, d_ptr, bias_ptr, row_factors, column_factors, row_exponents, column_exponents, alpha, beta, M,
-        N, stride_cm, stride_cp, stride_dm, stride_dn, stride_bias, stride_sa, stride_sb, SCALED, FACTORS, ALPHA, ADD,
-        BIAS, ACTIVATION, TMA, BUFFERS, HALVINGS,
+        N, stride_cm, stride_cp, stride_dm, stride_dn, stride_bias, stride_sa, stride_sb, step_sa, step_sb, SCALED,
+        FACTORS, BLOCKS, ALPHA, ADD, BIAS, ACTIVATION, TMA, BUFFERS, HALVINGS,
     )  # fmt: skip
     # The tuples stand where they are used: the front end would turn a string in an assigned tuple into a tensor.
     if GROUPS == 2:

@@ -21,9 +21,9 @@ from typing import Any
 
 from tritongemm.configurations import Config
 from tritongemm.kernels.epilogue import Epilogue
-from tritongemm.kernels.hopper.launching import Shape, launch
+from tritongemm.kernels.hopper.launching import BlockScales, Shape, launch
 from tritongemm.kernels.hopper.matrices import multiprocessors, readable
-from tritongemm.kernels.problems import Operands
+from tritongemm.kernels.problems import LARGEST_INT32, Operands, reach
 
 NAME = "warp_specialised"
 
@@ -172,6 +172,28 @@ def run(operands: Operands, config: Config) -> None:
             left, right, out, shape,
             K=operands.K, a_axis=a_axis, b_axis=b_axis, epilogue=epilogue,
         )  # fmt: skip
+
+
+def supports_blocks(operands: Operands, scale_a: Any, scale_b: Any, config: Config | None) -> bool:
+    """Whether the kernel takes a product with scales of blocks: one that it takes anyhow, promoted every 128."""
+    kind = KINDS.get((operands.mode.name, operands.types[0]))
+    if kind is None or kind.order != "promoted_pairs" or kind.block_k != 128 or operands.a.ndim != 2:
+        return False
+    near = all(reach(x, "scale") <= LARGEST_INT32 for x in (scale_a, scale_b))
+    return near and supports(operands, config) and (config is None or config.block_n <= 128)
+
+
+def run_blocks(operands: Operands, scale_a: Any, scale_b: Any, config: Config | None) -> None:
+    """Computes a product with a scale for every 1 x 128 of A and 128 x 128 of B."""
+    config = configure(operands) if config is None else config
+    kind = KINDS[operands.mode.name, operands.types[0]]
+    shape = shape_of(config, kind, operands.a.element_size(), operands.out.element_size())
+    left, _ = readable(operands.a, 1)
+    right, _ = readable(operands.b, 0)
+    launch(
+        left, right, operands.out, shape,
+        K=operands.K, blocks=BlockScales(scale_a, scale_b), epilogue=operands.epilogue,
+    )  # fmt: skip
 
 
 SPLIT_NAME = "warp_specialised_split"
