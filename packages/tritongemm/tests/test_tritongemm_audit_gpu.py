@@ -55,11 +55,40 @@ def test_a_gluon_kernel_has_payloads_on_a_gpu(torch):
 
     result = tritongemm.audit(
         kernels.gluon_kernel, "blocked", M=70, N=66, K=90, device="gpu",
-        choices_a=tritongemm.Choices(grid="M, cdiv(N, BLOCK)"),
+        choices_a=tritongemm.Choices({"num_warps": 2}, grid="M, cdiv(N, BLOCK)"),
     )  # fmt: skip
     assert result.status == "PASS", str(result)
     assert result.algebra.status == "same"
     assert result.algebra.absent == {}
+
+
+@pytest.mark.fpsan
+@pytest.mark.parametrize("mistake", ["none", "k tail dropped"])
+def test_warpgroup_instructions_have_payloads_on_a_gpu(torch, mistake):
+    import tritongemm_audit_kernels as kernels
+
+    import tritongemm
+
+    result = tritongemm.audit(
+        kernels.warpgroup_kernel, "blocked", M=70, N=66, K=190, dtype="bf16", out_dtype="fp32", device="gpu",
+        choices_a=tritongemm.Choices({"MISTAKE": mistake}), choices_b=tritongemm.Choices({"BLOCK_M": 64}),
+    )  # fmt: skip
+    assert result.algebra.absent == {}
+    assert (result.status, result.algebra.status) == (
+        ("PASS", "same") if mistake == "none" else ("FAIL", "different")
+    ), str(result)
+
+
+@pytest.mark.fpsan
+def test_a_gluon_kernel_that_cannot_be_launched_is_told_and_how_to(torch):
+    import tritongemm_audit_kernels as kernels
+
+    import tritongemm
+
+    grid = tritongemm.Choices(grid="M, cdiv(N, BLOCK)")
+    result = tritongemm.audit(kernels.gluon_kernel, "blocked", M=70, N=66, K=90, device="gpu", choices_a=grid)
+    assert result.status == "INCONCLUSIVE", str(result)
+    assert "--const-a num_warps=N" in str(result)
 
 
 @pytest.mark.fpsan

@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, warpgroup_mma, warpgroup_mma_wait
 
 
 @triton.jit
@@ -296,6 +297,42 @@ def gluon_kernel(
         y = gl.load(b + k * stride_bk + n * stride_bn, mask=n < N, other=0.0)
         total += x * y
     gl.store(c + m * stride_cm + n * stride_cn, total, mask=n < N)
+
+
+@gluon.jit
+def warpgroup_kernel(
+    a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    BLOCK_M: gl.constexpr = 64, BLOCK_N: gl.constexpr = 64, BLOCK_K: gl.constexpr = 64, MISTAKE: gl.constexpr = "none",
+):  # fmt: skip
+    """A tile per program by warpgroup instructions on 16-bit operands, in Gluon; four warps."""
+    layout: gl.constexpr = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0])
+    kind: gl.constexpr = a.dtype.element_ty
+    sums: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
+    m = gl.program_id(0) * BLOCK_M + gl.arange(0, BLOCK_M, layout=gl.SliceLayout(1, layout))
+    n = gl.program_id(1) * BLOCK_N + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, layout))
+    down = gl.arange(0, BLOCK_K, layout=gl.SliceLayout(1, layout))
+    across = gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, layout))
+    x = gl.allocate_shared_memory(
+        kind, [BLOCK_M, BLOCK_K], gl.NVMMASharedLayout.get_default_for([BLOCK_M, BLOCK_K], kind)
+    )
+    y = gl.allocate_shared_memory(
+        kind, [BLOCK_K, BLOCK_N], gl.NVMMASharedLayout.get_default_for([BLOCK_K, BLOCK_N], kind)
+    )
+    total = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, sums)
+    stop = K
+    if MISTAKE == "k tail dropped":
+        stop = K // BLOCK_K * BLOCK_K
+    for start in range(0, stop, BLOCK_K):
+        x_at = a + m[:, None] * stride_am + (start + across)[None, :] * stride_ak
+        y_at = b + (start + down)[:, None] * stride_bk + n[None, :] * stride_bn
+        x.store(gl.load(x_at, mask=(m < M)[:, None] & (start + across < K)[None, :], other=0.0))
+        y.store(gl.load(y_at, mask=(start + down < K)[:, None] & (n < N)[None, :], other=0.0))
+        fence_async_shared()
+        total = warpgroup_mma(x, y, total, is_async=True)
+        total = warpgroup_mma_wait(0, deps=[total])
+    result = gl.convert_layout(total, layout).to(c.dtype.element_ty)
+    inside = (m < M)[:, None] & (n < N)[None, :]
+    gl.store(c + m[:, None] * stride_cm + n[None, :] * stride_cn, result, mask=inside)
 
 
 @triton.jit

@@ -199,9 +199,12 @@ class _Engine:
 
     def _coverage(self, compiled: Any) -> tuple[list[Unsanitised], list[str]]:
         """Operations that are not instrumented, read from the compiled kernel's first representation."""
-        text = getattr(compiled, "asm", {}).get("ttir", "")
+        stages = getattr(compiled, "asm", {})
+        text = stages.get("ttir") or stages.get("glir", "")  # the latter of Gluon kernels
         if text not in self.coverage:
             try:
+                if not text:
+                    raise FpsanError("the compiled kernel carries no representation to read them from")
                 self.coverage[text] = gaps(parse(text), self.session.algebra), []
             except FpsanError as error:
                 note = f"operations that payloads do not cover are not listed: {error}"

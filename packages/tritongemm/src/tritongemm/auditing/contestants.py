@@ -127,6 +127,7 @@ class Contestant:
         arrays: Whose arrays it is called with on the CPU.
         gluon: Whether the kernel is written in Gluon.
         precision: The precision mode that it is meant to have, if that was said.
+        chosen: Names of the constants and options that the user gave.
     """
 
     letter: str
@@ -146,6 +147,7 @@ class Contestant:
     arrays: tuple[str, ...] = ()
     gluon: bool = False
     precision: str | None = None
+    chosen: frozenset[str] = frozenset()
 
     def tile(self, dimension: str) -> int:
         """Its tile size along "rows", "columns" or "inner"; 1 where it has none."""
@@ -538,6 +540,7 @@ def contestant(found: Any, letter: str, spec: str, name: str, choices: Choices |
         zeroed,
         gluon=bool(getattr(kernel, "is_gluon", lambda: False)()),
         precision=choices.precision,
+        chosen=frozenset(choices.constants),
     )
 
 

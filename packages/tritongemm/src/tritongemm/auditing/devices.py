@@ -234,7 +234,13 @@ def _failures_of(contestant: Contestant) -> Iterator[None]:
     except (fpsan_tools.FpsanError, UsageError, NoPayloads, KernelFailed):
         raise
     except Exception as error:
-        raise KernelFailed(f"its launch failed: {type(error).__name__}: {one_line(error)}") from error
+        said = f"its launch failed: {type(error).__name__}: {one_line(error)}"
+        if contestant.gluon and "num_warps" not in contestant.chosen:
+            said += (
+                f" (launched with {contestant.options['num_warps']} warps; the layouts of a Gluon kernel fix their "
+                f"number: --const-{contestant.letter.lower()} num_warps=N)"
+            )
+        raise KernelFailed(said) from error
 
 
 def _unsanitised(launch: Any) -> tuple[str, ...]:
