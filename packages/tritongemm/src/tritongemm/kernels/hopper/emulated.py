@@ -19,7 +19,7 @@ from typing import Any
 
 import triton
 
-from tritongemm import emulation
+from tritongemm import emulation, launches
 from tritongemm.elements import strides_of
 from tritongemm.emulation import Limits
 from tritongemm.kernels.epilogue import Epilogue
@@ -99,6 +99,7 @@ def multiply(
         Inf or NaN, and the most small numbers of a row of A and of a column of B. For "auto" eight: those of int8x6,
         then those of fp16x3.
     """
+    launches.forgo()  # what was decided is remembered for `emulation.last_outcome`, which a replay would not do
     torch = sys.modules["torch"]
     epilogue = Epilogue() if epilogue is None else epilogue
     if epilogue.reads_c and epilogue.c.data_ptr() == out.data_ptr():

@@ -22,13 +22,13 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
+from tritongemm import launches
 from tritongemm.configurations import Config
 from tritongemm.elements import strides_of
 from tritongemm.kernels.hopper.matrices import contiguous_axis
 from tritongemm.kernels.hopper.pipeline import activated
 from tritongemm.kernels.hopper.warp_specialised import products
 from tritongemm.kernels.problems import Operands
-from tritongemm.launches import forgo
 
 NAME = "simt"
 _AHEAD = False
@@ -217,12 +217,11 @@ def launch(
 ) -> None:  # fmt: skip
     """Starts `simt_kernel` on operands as `_in_sixteens` makes them."""
     M, N, K = sizes
-    forgo()
     grid = (-(-M // config.block_m) * -(-N // config.block_n),)
-    simt_kernel[grid](
+    launches.launch(
+        simt_kernel, grid,
         a, b, out, out if c is None else c, out if bias is None else bias, M, N, K, a.shape[1], b.shape[1],
-        a.stride(0), b.stride(0),
-        out.stride(0), *along_c, along_bias, float(epilogue.alpha), float(epilogue.beta),
+        a.stride(0), b.stride(0), out.stride(0), *along_c, along_bias, float(epilogue.alpha), float(epilogue.beta),
         BLOCK_M=config.block_m, BLOCK_N=config.block_n, BLOCK_K=config.block_k, GROUP_M=config.group_m,
         ALPHA=epilogue.alpha != 1, ADD=c is not None, BIAS=bias is not None, ACTIVATION=epilogue.activation,
         AHEAD=_AHEAD, num_warps=config.warps, enable_fp_fusion=True,

@@ -19,6 +19,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tritongemm import launches
 from tritongemm.configurations import Config
 from tritongemm.kernels.epilogue import Epilogue
 from tritongemm.kernels.hopper.launching import BlockScales, Shape, launch
@@ -267,6 +268,7 @@ def run_split(operands: Operands, config: Config) -> None:
     parts = -(-(-(-operands.K // config.block_k)) // share)
     torch = sys.modules["torch"]
     sums = torch.empty((parts, operands.M, operands.N), dtype=torch.float32, device=operands.out.device)
+    launches.workspace(sums)
     launch(left, right, sums, shape, K=operands.K, a_axis=a_axis, b_axis=b_axis, share=share)
     finish(operands, sums[:, None])
 
