@@ -58,11 +58,16 @@ def needs_gluon():
         pytest.skip("the kernels need Triton 3.9")
 
 
+_TF32 = {"A_MK": False, "HALVINGS": 2}
 # order, operands, result, instruction, shape of the launch, constants
 CASES = {
     "bf16": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"BUFFERS": 2, "HALVINGS": 1}),
     "bf16, B along n": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"B_NK": False, "HALVINGS": 1}),
     "one warpgroup": ("chained", "bf16", "bf16", "HGMMA", (64, 32, 128, 8, 1, 1, 1), {"HALVINGS": 0}),
+    "tf32, A along m": ("chained_from_registers", "fp32", "fp32", "HGMMA", (128, 256, 32, 4, 1, 2, 1), _TF32),
+    "tf32, B along n": (
+        "chained_from_registers", "fp32", "fp32", "HGMMA", (128, 256, 32, 4, 1, 2, 1), _TF32 | {"TRANSPOSED": True},
+    ),
     "fp8": ("promoted_pairs", "fp8e4nv", "bf16", "QGMMA", (128, 128, 128, 6, 1, 2, 1), {"UNROLL": 2, "HALVINGS": 0}),
     "fp8, scales of blocks": (
         "promoted_pairs", "fp8e4nv", "bf16", "QGMMA", (128, 128, 128, 6, 1, 2, 1),
@@ -89,14 +94,15 @@ def compiled(order, operands, result, shape, constants):
         "ORDER": order, "BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8, "STAGES": stages,
         "PARTS": parts, "GROUPS": groups, "A_MK": True, "B_NK": True, "UNROLL": 1, "PRECISION": "tf32", "BUFFERS": 1,
         "HALVINGS": 1, "TMA": True, "SCALED": False, "FACTORS": False, "BLOCKS": False, "ALPHA": False, "ADD": False,
-        "BIAS": False, "ACTIVATION": None, "GATED": False, "SPLIT": False,
+        "BIAS": False, "ACTIVATION": None, "GATED": False, "SPLIT": False, "TRANSPOSED": False,
+        "FOLDED": order == "chained_from_registers",
     } | constants  # fmt: skip
     split, share = (True, False) if ctas == 2 else (None, None)
-    rows = block_m // groups
+    rows, piece = block_m // groups, block_n >> given["HALVINGS"]
     tiles = {
-        "a_desc": (operands, [rows, block_k], split),
+        "a_desc": (operands, [rows, block_k] if given["A_MK"] else [block_k, rows], split),
         "b_desc": (operands, [block_n, block_k] if given["B_NK"] else [block_k, block_n], share),
-        "c_desc": (result, [rows, block_n >> given["HALVINGS"]], split),
+        "c_desc": (result, [piece, rows] if given["TRANSPOSED"] else [rows, piece], split),
     }
     layouts = {name: tile_layout(*tile, types[kind], how) for name, (kind, tile, how) in tiles.items()}
     signature = {}

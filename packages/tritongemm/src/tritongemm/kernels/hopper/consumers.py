@@ -6,6 +6,7 @@ instruction takes k in ascending order, 16 products at a time for 16-bit operand
 | consumer | sum |
 |---|---|
 | `chained` | one chain over k in the accumulator of the matrix unit |
+| `chained_from_registers` | the same, for a left operand of four bytes that is contiguous along its rows' axis |
 | `promoted_pairs` | a chain from zero per BLOCK_K, added to an fp32 sum to nearest even; two stages at a time |
 | `promoted_parts` | the same for operands of two or three parts: per BLOCK_K the products of parts, smallest first |
 | `integers` | three exact int32 sums of products of int8 digits, joined in fp32 |
@@ -15,7 +16,13 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import tma, warpgroup_mma, warpgroup_mma_init, warpgroup_mma_wait
+from triton.experimental.gluon.language.nvidia.hopper import (
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_init,
+    warpgroup_mma_wait,
+)
 
 from tritongemm.kernels.hopper.pipeline import store
 
@@ -62,6 +69,67 @@ def chained(
             total = warpgroup_mma_init(zero)  # not `done`, whose registers such an epilogue needs
         else:
             total = warpgroup_mma_init(done)
+    tma.store_wait(0)
+
+
+@gluon.constexpr_function
+def unfolding(depth):
+    """How a warpgroup reads [depth, 64] numbers of four bytes, contiguous along the 64, as its left operand's rows.
+
+    The matrix unit gives a thread rows r and r + 8, and k, k + 4, ...: eight rows and four k per warp and register.
+    Which of the 64 numbers is which row is free, as long as results are stored accordingly (`pipeline.unfolded`). Here
+    rows r and r + 8 are neighbours, so that a thread reads them together, and what 16 threads read at a time, four rows
+    and four k, lies in different banks of the swizzled memory, where number 4·c of row k is at 4·(c ^ (k & 7)).
+    """
+    registers = [[0, 1], *([1 << i, 0] for i in range(2, depth.bit_length() - 1))]
+    return gl.DistributedLinearLayout(
+        reg_bases=registers, lane_bases=[[1, 0], [2, 0], [0, 2], [0, 16], [0, 4]], warp_bases=[[0, 8], [0, 32]],
+        block_bases=[], shape=[depth, 64],
+    )  # fmt: skip
+
+
+@gluon.jit
+def fragment(tile, LAYOUT: gl.constexpr):
+    """A left operand [64, depth] in registers from a tile [depth, 64] in shared memory; rows as `unfolding` says."""
+    DEPTH: gl.constexpr = tile.shape[0]
+    x = tile.load(unfolding(DEPTH)).reshape(DEPTH, 2, 2, 2, 2, 2, 2).permute(1, 3, 6, 4, 2, 5, 0).reshape(64, DEPTH)
+    return gl.convert_layout(x, gl.DotOperandLayout(0, LAYOUT, 1), assert_trivial=True)
+
+
+@gluon.jit
+def chained_from_registers(
+    group: gl.constexpr, c_desc, ring, tiles, leave, BM: gl.constexpr, BN: gl.constexpr, PRECISION: gl.constexpr
+):
+    """`chained` for a left operand of four bytes that is contiguous along its rows' axis.
+
+    The matrix unit reads such numbers from shared memory along k only, but takes a left operand from registers, where
+    threads bring it the other way round. The next stage's is read while this one's is multiplied.
+    """
+    ROWS: gl.constexpr = BM // ring.GROUPS
+    LAYOUT: gl.constexpr = accumulator(BN, ring.a.dtype.primitive_bitwidth, leave.buffers.layout.cga_layout)
+    gl.static_assert(ROWS == 64)
+    stage = gl.to_tensor(0)
+    phase = gl.to_tensor(0)
+    total = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
+    for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
+        tile_m, tile_n = tiles.place(tile)
+        part, _, steps = tiles.part(tile)
+        ring.wait_full(stage, phase)
+        left = fragment(ring.a.index(stage * ring.GROUPS + group), LAYOUT)
+        for step in range(steps):
+            running = warpgroup_mma(
+                left, ring.b_tile(stage, 0), warpgroup_mma_init(total),
+                use_acc=step > 0, precision=PRECISION, is_async=True,
+            )  # fmt: skip
+            after, after_phase = ring.next(stage, phase)
+            mbarrier.wait(ring.full.index(after), after_phase, pred=step + 1 < steps)
+            following = fragment(ring.a.index(after * ring.GROUPS + group), LAYOUT)
+            total = warpgroup_mma_wait(0, deps=[running])
+            ring.free(stage, True)
+            left = following
+            stage = after
+            phase = after_phase
+        store(c_desc, leave, total, tile_m * BM + group * ROWS, tile_n * BN, part, group)
     tma.store_wait(0)
 
 
@@ -245,6 +313,8 @@ def consume(
     """The consumer of this name."""
     if ORDER == "chained":
         chained(group, c_desc, ring, tiles, leave, BM, BN, PRECISION)
+    elif ORDER == "chained_from_registers":
+        chained_from_registers(group, c_desc, ring, tiles, leave, BM, BN, PRECISION)
     elif ORDER == "promoted_pairs":
         promoted_pairs(group, c_desc, ring, tiles, leave, BM, BN, PRECISION)
     elif ORDER == "promoted_parts":

@@ -24,7 +24,7 @@ class Shape:
     """How a product is cut; a value, chosen per order of summation and problem.
 
     Attributes:
-        order: The consumer: "chained", "promoted_pairs", "promoted_parts" or "integers".
+        order: The consumer: the name of a function of `consumers`.
         block_m: Rows of a tile, those of both programs of a cluster.
         block_n: Columns of a tile.
         block_k: Depth of a stage. A sum's bits depend on it for the two promoted orders.
@@ -111,6 +111,7 @@ def launch(
     epilogue: Epilogue | None = None,
     gate: Gate | None = None,
     share: int = 0,
+    transposed: bool = False,
 ) -> None:
     """Computes a product on the GPU of its operands.
 
@@ -128,17 +129,21 @@ def launch(
         epilogue: What happens to the sums.
         gate: When to compute at all.
         share: Steps of BLOCK_K per part of k, for `out` of shape (parts, M, N), contiguous; 0: k is not cut.
+        transposed: a and b are the operands of the result's transpose: (N, K) and (K, M). `out`, the scales and the
+            epilogue remain those of the result.
     """
     epilogue = Epilogue() if epilogue is None else epilogue
     split_k = share > 0
     sums, out = out, out[0] if split_k else out
     M, N = out.shape
+    across, along = (shape.block_n, shape.block_m) if transposed else (shape.block_m, shape.block_n)
     dtype, result = gluon_type(a), gluon_type(out)
     split, shared = (True, False) if shape.ctas == 2 else (None, None)
     rows, piece = shape.block_m // shape.groups, shape.block_n >> shape.halvings
     a_tile = [rows, shape.block_k] if a_axis == 1 else [shape.block_k, rows]
     b_tile = [shape.block_n, shape.block_k] if b_axis == 0 else [shape.block_k, shape.block_n]
-    c_layout = tile_layout(rows, piece, result, split)
+    c_tile = [piece, rows] if transposed else [rows, piece]
+    c_layout = tile_layout(*c_tile, result, split)
     engine = storable(out) and not split_k
     c = epilogue.c if epilogue.reads_c else None
     bias = epilogue.bias
@@ -151,14 +156,14 @@ def launch(
         column_step, column = strides_of(column_factors, "scale_b")
         along_factors = (row, column, row_step, column_step)
     along_c = (0, 0) if c is None else strides_of(c, "c")
-    tiles = -(-M // shape.block_m) * -(-N // shape.block_n) * (int(sums.shape[0]) if split_k else 1)
+    tiles = -(-M // across) * -(-N // along) * (int(sums.shape[0]) if split_k else 1)
     programs = min(tiles, multiprocessors(out.device.index) // shape.ctas)
     launches.launch(
         product_kernel,
         (programs,),
         descriptor(a if a_axis == 1 else a.t(), a_tile, tile_layout(*a_tile, dtype, split)),
         descriptor(b.t() if b_axis == 0 else b, b_tile, tile_layout(*b_tile, dtype, shared)),
-        descriptor(out, [rows, piece], c_layout) if engine else None,
+        descriptor(out, c_tile, c_layout) if engine else None,
         out,
         out if c is None else c,
         out if bias is None else bias,
@@ -205,6 +210,8 @@ def launch(
         ACTIVATION=epilogue.activation,
         GATED=gate is not None,
         SPLIT=split_k,
+        TRANSPOSED=transposed,
+        FOLDED=shape.order == "chained_from_registers",
         num_warps=4,
         num_ctas=shape.ctas,
         maxnreg=168,

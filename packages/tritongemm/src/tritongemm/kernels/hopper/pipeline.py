@@ -220,7 +220,9 @@ class Exit:
         ACTIVATION: Name of the activation function, or None.
         TMA: Whether the copy engine stores the result: its rows start at multiples of 16 bytes and fill such.
         BUFFERS: Pieces in flight per warpgroup.
-        HALVINGS: The columns of a warpgroup's result leave in 2**HALVINGS pieces.
+        HALVINGS: The columns of a warpgroup's sums leave in 2**HALVINGS pieces.
+        TRANSPOSED: Whether the sums are those of the result's transpose; all else here is of the result itself.
+        FOLDED: Whether the rows of a warpgroup's sums are in the order of `folded`.
     """
 
     buffers: gl.shared_memory_descriptor
@@ -254,6 +256,8 @@ class Exit:
     TMA: gl.constexpr
     BUFFERS: gl.constexpr
     HALVINGS: gl.constexpr
+    TRANSPOSED: gl.constexpr
+    FOLDED: gl.constexpr
 
 
 @gluon.jit
@@ -299,6 +303,13 @@ def activated(x, ACTIVATION: gl.constexpr):
 
 
 @gluon.jit
+def unfolded(x):
+    """Sums whose 64 rows are in the order of `consumers.fragment`, in natural order; moves no register."""
+    y = x.reshape(2, 2, 2, 2, 2, 2, x.shape[1])
+    return y.permute(0, 4, 1, 3, 5, 2, 6).reshape(64, x.shape[1])
+
+
+@gluon.jit
 def finish(total, leave, row, column):
     """Scales, adds and activates a piece of finished sums: `tritongemm.kernels.epilogue.finished` in Gluon."""
     LAYOUT: gl.constexpr = total.type.layout
@@ -341,26 +352,39 @@ def finish(total, leave, row, column):
 
 @gluon.jit
 def store(c_desc, leave, x, row, column, part, group: gl.constexpr):
-    """Finishes and stores a warpgroup's rows of the result, piece by piece through shared memory.
+    """Finishes and stores a warpgroup's sums, piece by piece through shared memory.
 
     Piece by piece, because a thread that holds a whole tile's sums has few registers left for exponents and addends.
+
+    Args:
+        row, column: Of the first sum, among the sums: with TRANSPOSED, the result's column and row.
     """
-    PIECE: gl.constexpr = leave.buffers.shape[2]
-    ROWS: gl.constexpr = leave.buffers.shape[1]
+    HEIGHT: gl.constexpr = leave.buffers.shape[1]
+    WIDTH: gl.constexpr = leave.buffers.shape[2]
     # For rows that start anywhere: one element per thread, 32 neighbours per warp, so that sectors are written whole.
     WIDE: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0], cga_layout=leave.buffers.layout.cga_layout)
     xs = pieces(x, leave.HALVINGS)
     for q in gl.static_range(len(xs)):
-        y = finish(xs[q], leave, row, column + q * PIECE).to(leave.out.dtype.element_ty)
+        y = xs[q]
+        if leave.FOLDED:
+            y = unfolded(y)
+        if leave.TRANSPOSED:
+            y = y.permute(1, 0)
+            top = column + q * HEIGHT
+            first = row
+        else:
+            top = row
+            first = column + q * WIDTH
+        z = finish(y, leave, top, first).to(leave.out.dtype.element_ty)
         buffer = leave.buffers.index(group * leave.BUFFERS + q % leave.BUFFERS)
         if leave.TMA:
             tma.store_wait(leave.BUFFERS - 1)
-            buffer.store(y)
+            buffer.store(z)
             fence_async_shared()
-            tma.async_store(c_desc, [row, column + q * PIECE], buffer)
+            tma.async_store(c_desc, [top, first], buffer)
         else:
-            buffer.store(y)
-            m = row + gl.arange(0, ROWS, gl.SliceLayout(1, WIDE))
-            n = column + q * PIECE + gl.arange(0, PIECE, gl.SliceLayout(0, WIDE))
+            buffer.store(z)
+            m = top + gl.arange(0, HEIGHT, gl.SliceLayout(1, WIDE))
+            n = first + gl.arange(0, WIDTH, gl.SliceLayout(0, WIDE))
             at = leave.out + part * leave.part_stride + m.to(gl.int64)[:, None] * leave.stride + n[None, :]
             gl.store(at, buffer.load(WIDE), mask=(m < leave.M)[:, None] & (n < leave.N)[None, :])

@@ -84,6 +84,8 @@ def product_kernel(
     ACTIVATION: gl.constexpr,
     GATED: gl.constexpr,
     SPLIT: gl.constexpr,
+    TRANSPOSED: gl.constexpr,
+    FOLDED: gl.constexpr,
 ):
     """C = activation(alpha·A·B + beta·D + bias), tile by tile, if gate_ptr holds gate_value or GATED is false.
 
@@ -94,10 +96,16 @@ def product_kernel(
         c_desc: Descriptor of C, None unless TMA.
         c_ptr, d_ptr, bias_ptr, row_factors, column_factors, row_exponents, column_exponents, gate_ptr: First elements;
             anything where not used.
+        TRANSPOSED: The tiles are those of C's transpose: B and A change places, and blocks lie in its rows and columns.
+        FOLDED: Whether the order of summation leaves rows of sums in the order of `pipeline.unfolded`.
         ORDER: Name of one of the functions of `consumers`.
     """
-    rows = gl.cdiv(M, BLOCK_M)
-    columns = gl.cdiv(N, BLOCK_N)
+    if TRANSPOSED:
+        rows = gl.cdiv(N, BLOCK_M)
+        columns = gl.cdiv(M, BLOCK_N)
+    else:
+        rows = gl.cdiv(M, BLOCK_M)
+        columns = gl.cdiv(N, BLOCK_N)
     steps = gl.cdiv(K, BLOCK_K)
     count = rows * columns
     if SPLIT:
@@ -106,13 +114,13 @@ def product_kernel(
         count = gl.where(gl.load(gate_ptr) == gate_value, count, 0)
     tiles = Tiles(rows, columns, steps, count, share, GROUP_M, SPLIT)  # type: ignore[call-arg]
     ring = make_ring(a_desc, b_desc, STAGES, PARTS, GROUPS, A_MK, B_NK)
-    buffers = gl.allocate_shared_memory(
-        c_ptr.dtype.element_ty, [GROUPS * BUFFERS, BLOCK_M // GROUPS, BLOCK_N >> HALVINGS], C_LAYOUT
-    )
+    HEIGHT: gl.constexpr = BLOCK_N >> HALVINGS if TRANSPOSED else BLOCK_M // GROUPS
+    WIDTH: gl.constexpr = BLOCK_M // GROUPS if TRANSPOSED else BLOCK_N >> HALVINGS
+    buffers = gl.allocate_shared_memory(c_ptr.dtype.element_ty, [GROUPS * BUFFERS, HEIGHT, WIDTH], C_LAYOUT)
     leave = Exit(  # type: ignore[call-arg]
         buffers, c_ptr, d_ptr, bias_ptr, row_factors, column_factors, row_exponents, column_exponents, alpha, beta, M,
         N, stride_cm, stride_cp, stride_dm, stride_dn, stride_bias, stride_sa, stride_sb, step_sa, step_sb, SCALED,
-        FACTORS, BLOCKS, ALPHA, ADD, BIAS, ACTIVATION, TMA, BUFFERS, HALVINGS,
+        FACTORS, BLOCKS, ALPHA, ADD, BIAS, ACTIVATION, TMA, BUFFERS, HALVINGS, TRANSPOSED, FOLDED,
     )  # fmt: skip
     # The tuples stand where they are used: the front end would turn a string in an assigned tuple into a tensor.
     if GROUPS == 2:

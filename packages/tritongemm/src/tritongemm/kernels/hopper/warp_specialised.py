@@ -23,7 +23,7 @@ from tritongemm import launches
 from tritongemm.configurations import Config
 from tritongemm.kernels.epilogue import Epilogue
 from tritongemm.kernels.hopper.launching import BlockScales, Shape, launch
-from tritongemm.kernels.hopper.matrices import multiprocessors, readable
+from tritongemm.kernels.hopper.matrices import contiguous_axis, multiprocessors, readable
 from tritongemm.kernels.problems import LARGEST_INT32, Operands, reach
 
 NAME = "warp_specialised"
@@ -43,7 +43,8 @@ class Kind:
         block_k: Depth of a stage; part of the promise where the order is promoted.
         products: Multiply-adds per clock of one multiprocessor.
         block_n: Widest tile: accumulators must fit the registers.
-        any_axis: Whether operands may be contiguous along M and N.
+        any_axis: Whether the matrix unit reads operands that are contiguous along M and N from shared memory.
+        registers: The consumer whose left operand is contiguous along its rows' axis and passes through registers.
     """
 
     order: str
@@ -51,6 +52,7 @@ class Kind:
     products: int
     block_n: int = 256
     any_axis: bool = False
+    registers: str | None = None
 
 
 _SIXTEEN = Kind("chained", 64, 2048, any_axis=True)
@@ -134,6 +136,8 @@ def configure(operands: Operands) -> Config:
     size, result = operands.a.element_size(), operands.out.element_size()
     processors = multiprocessors(operands.out.device.index)
     M, N, K = operands.M, operands.N, operands.K
+    if _is_transposed(operands, kind):
+        M, N = N, M
     best = min(_tiles(kind, size, result), key=lambda c: _clocks(c, kind, M, N, K, size, processors))
     if kind.order == "promoted_pairs" and best.block_m == 128 and min(M, N) >= 8192:
         return best.changed(block_m=256, ctas=2, group_m=8)
@@ -162,16 +166,61 @@ def supports(operands: Operands, config: Config | None) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How a product's operands are read.
+
+    Attributes:
+        left: The left operand: A, or B's transpose if `transposed`.
+        right: The right one: B, or A's transpose.
+        axes: Their contiguous axes.
+        order: The consumer.
+        transposed: Whether the result's transpose is computed: its tiles are those of a configuration.
+    """
+
+    left: Any
+    right: Any
+    axes: tuple[int, int]
+    order: str
+    transposed: bool
+
+
+def reading(a: Any, b: Any, kind: Kind) -> Reading:
+    """Operands as the kernel reads them; copies of those that it cannot read.
+
+    The matrix unit takes wide types along k only, except for a left operand that comes through registers. A product
+    whose B is contiguous along n is therefore computed as the transpose of B's transpose times A's: the products and
+    their order are the same.
+    """
+    if kind.any_axis:
+        left, a_axis = readable(a)
+        right, b_axis = readable(b)
+        return Reading(left, right, (a_axis, b_axis), kind.order, False)
+    if kind.registers is not None:
+        if contiguous_axis(a) == 0:
+            return Reading(a, readable(b, 0)[0], (0, 0), kind.registers, False)
+        if contiguous_axis(b) == 1:
+            return Reading(b.t(), readable(a, 1)[0].t(), (0, 0), kind.registers, True)
+    return Reading(readable(a, 1)[0], readable(b, 0)[0], (1, 0), kind.order, False)
+
+
+def _is_transposed(operands: Operands, kind: Kind) -> bool:
+    """Whether `reading` will say so, without copying anything."""
+    if kind.any_axis or kind.registers is None:
+        return False
+    a, b = (x if x.ndim == 2 else x[0] for x in (operands.a, operands.b))
+    return contiguous_axis(a) != 0 and contiguous_axis(b) == 1
+
+
 def run(operands: Operands, config: Config) -> None:
     """Computes a product or a batch of them."""
     kind = KINDS[operands.mode.name, operands.types[0]]
     shape = shape_of(config, kind, operands.a.element_size(), operands.out.element_size())
     for a, b, out, epilogue in products(operands):
-        left, a_axis = readable(a, None if kind.any_axis else 1)
-        right, b_axis = readable(b, None if kind.any_axis else 0)
+        read = reading(a, b, kind)
         launch(
-            left, right, out, shape,
-            K=operands.K, a_axis=a_axis, b_axis=b_axis, epilogue=epilogue,
+            read.left, read.right, out, shape.changed(order=read.order), K=operands.K, a_axis=read.axes[0],
+            b_axis=read.axes[1], epilogue=epilogue, transposed=read.transposed,
         )  # fmt: skip
 
 
@@ -207,6 +256,8 @@ def configure_split(operands: Operands) -> Config:
     size, result = operands.a.element_size(), operands.out.element_size()
     processors = multiprocessors(operands.out.device.index)
     M, N, K = operands.M, operands.N, operands.K
+    if _is_transposed(operands, kind):
+        M, N = N, M
     return _best_split(kind, M, N, K, size, result, processors)
 
 
@@ -262,14 +313,16 @@ def run_split(operands: Operands, config: Config) -> None:
 
     kind = KINDS[operands.mode.name, operands.types[0]]
     shape = shape_of(config, kind, operands.a.element_size(), 4)
-    left, a_axis = readable(operands.a, None if kind.any_axis else 1)
-    right, b_axis = readable(operands.b, None if kind.any_axis else 0)
+    read = reading(operands.a, operands.b, kind)
     share = _share(operands.K, config)
     parts = -(-(-(-operands.K // config.block_k)) // share)
     torch = sys.modules["torch"]
     sums = torch.empty((parts, operands.M, operands.N), dtype=torch.float32, device=operands.out.device)
     launches.workspace(sums)
-    launch(left, right, sums, shape, K=operands.K, a_axis=a_axis, b_axis=b_axis, share=share)
+    launch(
+        read.left, read.right, sums, shape.changed(order=read.order), K=operands.K, a_axis=read.axes[0],
+        b_axis=read.axes[1], share=share, transposed=read.transposed,
+    )  # fmt: skip
     finish(operands, sums[:, None])
 
 
