@@ -15,7 +15,7 @@ from typing import Any
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from tritongemm.kernels.hopper.copying import transpose
+from tritongemm.kernels.hopper.copying import pad, transpose
 
 _BYTES = 16
 _WORTH_TILES = 1 << 18
@@ -78,8 +78,11 @@ def readable(x: Any, axis: int | None = None) -> tuple[Any, int]:
 
 def _copy(x: Any, out: Any) -> None:
     """out = x, out with contiguous rows."""
-    if x.stride(0) == 1 and x.stride(1) != 1 and x.numel() >= _WORTH_TILES:
+    large = x.numel() >= _WORTH_TILES
+    if large and x.stride(0) == 1 and x.stride(1) != 1:
         transpose(x.t(), out)
+    elif large and x.stride(1) == 1 and x.element_size() in (2, 4):
+        pad(x, out)
     else:
         out.copy_(x)
 
