@@ -410,7 +410,7 @@ A, B = random(3, 4), random(4, 5)
 X, Y = A[None], B[None]
 MISTAKES = {
     "shapes": (lambda f: f.mm(A, A), "K; is one of them transposed"),
-    "rank of a": (lambda f: f.mm(A[0], B), "a has 1 dimensions"),
+    "rank of a": (lambda f: f.mm(A[0], B), "a has 1 dimension)"),
     "rank of b": (lambda f: f.mm(A, B[None]), "b has 3 dimensions"),
     "out's type": (lambda f: f.mm(A, B, out=torch.empty(3, 5, dtype=torch.float64)), "out_dtype"),
     "out expanded": (lambda f: f.mm(A, B, out=torch.empty(1, 5).expand(3, 5)), "expand"),

@@ -8,33 +8,48 @@ evaluated, or their mode's bits predicted, which is slow and exact). Types that 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tritongemm import automatic, eager
 from tritongemm.configurations import Config
-from tritongemm.elements import ELEMENTS, FP8, Element, element_of, empty_like, write_values
+from tritongemm.elements import ELEMENTS, FP8, Element, address_of, element_of, empty_like, strides_of, write_values
 from tritongemm.errors import UsageError
 from tritongemm.matrices import is_torch
 from tritongemm.operands import (
+    Call,
     OperandError,
-    check_addend,
+    addend,
+    check_activation,
     check_batches,
     check_bias,
+    check_flag,
     check_kinds,
     check_matrices,
+    check_number,
     check_out,
+    check_out_type,
+    check_scale,
+    check_scale_shapes,
     check_settings,
+    check_shapes,
     check_types,
     expanded,
     fail,
+    is_prepared,
     rank,
     result_element,
     type_name,
 )
+
+_MM, _BMM, _MATMUL, _SCALED, _PREDICT = (Call(name) for name in ("mm", "bmm", "matmul", "scaled_mm", "predict"))
+_ADDMM, _BADDBMM = (Call(name, {"c": "input"}, optional=("bias", "out")) for name in ("addmm", "baddbmm"))
+_LINEAR = Call("linear", {"a": "x", "b": "weight"}, transposed=True)
 
 
 def mm(
@@ -82,16 +97,7 @@ def mm(
         UsageError: Another argument cannot be used as given.
     """
     settings = (2, precision, alpha, beta, activation, out_dtype, invariant, config)
-    if eager.compiling():
-        return _traced(a, b, c, bias, out, settings)
-    result = eager.quick(a, b, c, bias, out, settings)
-    if result is not None:
-        return result
-    if type(b).__name__ == "Prepared":
-        return _prepared(a, b, c, bias, out, settings)
-    check_kinds("mm", {"a": a, "b": b, "c": c, "bias": bias, "out": out})
-    check_matrices("mm", a, b)
-    return _product("mm", a, b, c, bias, out, settings)
+    return _called(_MM, a, b, c, bias, out, settings, deterministic)
 
 
 def bmm(
@@ -137,17 +143,25 @@ def bmm(
         UsageError: Another argument cannot be used as given.
     """
     settings = (3, precision, alpha, beta, activation, out_dtype, invariant, config)
-    if eager.compiling():
-        return _traced(a, b, c, bias, out, settings)
-    result = eager.quick(a, b, c, bias, out, settings)
-    if result is not None:
-        return result
-    check_kinds("bmm", {"a": a, "b": b, "c": c, "bias": bias, "out": out})
-    check_batches("bmm", a, b)
-    return _product("bmm", a, b, c, bias, out, settings)
+    return _called(_BMM, a, b, c, bias, out, settings, deterministic)
 
 
-def addmm(input: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1, **options: Any) -> Any:
+def addmm(
+    input: Any,
+    a: Any,
+    b: Any,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+    out: Any = None,
+    precision: str = "ieee",
+    bias: Any = None,
+    activation: str | None = None,
+    out_dtype: Any = None,
+    deterministic: bool = True,
+    invariant: bool = True,
+    config: Config | str | None = None,
+) -> Any:
     """beta·input + alpha·A B, as torch.addmm.
 
     Args:
@@ -156,7 +170,14 @@ def addmm(input: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1, **op
         b: (K, N) matrix.
         beta: Factor of input; with 0, input is not read.
         alpha: Factor of the product.
-        **options: The other arguments of `mm`.
+        out: See `mm`.
+        precision: See `mm`.
+        bias: See `mm`.
+        activation: See `mm`.
+        out_dtype: See `mm`.
+        deterministic: See `mm`.
+        invariant: See `mm`.
+        config: See `mm`.
 
     Returns:
         The (M, N) sum.
@@ -165,11 +186,26 @@ def addmm(input: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1, **op
         OperandError: Shapes, types or devices do not fit; also a RuntimeError, in torch's words.
         UsageError: Another argument cannot be used as given.
     """
-    _refuse("addmm", options, "c")
-    return mm(a, b, c=input, beta=beta, alpha=alpha, **options)
+    settings = (2, precision, alpha, beta, activation, out_dtype, invariant, config)
+    return _called(_ADDMM, a, b, input, bias, out, settings, deterministic)
 
 
-def baddbmm(input: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1, **options: Any) -> Any:
+def baddbmm(
+    input: Any,
+    a: Any,
+    b: Any,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+    out: Any = None,
+    precision: str = "ieee",
+    bias: Any = None,
+    activation: str | None = None,
+    out_dtype: Any = None,
+    deterministic: bool = True,
+    invariant: bool = True,
+    config: Config | str | None = None,
+) -> Any:
     """beta·input + alpha·A B for batches, as torch.baddbmm.
 
     Args:
@@ -178,7 +214,14 @@ def baddbmm(input: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1, **
         b: (B, K, N) matrices.
         beta: Factor of input; with 0, input is not read.
         alpha: Factor of the products.
-        **options: The other arguments of `bmm`.
+        out: See `bmm`.
+        precision: See `mm`.
+        bias: See `bmm`.
+        activation: See `mm`.
+        out_dtype: See `mm`.
+        deterministic: See `mm`.
+        invariant: See `mm`.
+        config: See `mm`.
 
     Returns:
         The (B, M, N) sums.
@@ -187,18 +230,36 @@ def baddbmm(input: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1, **
         OperandError: Shapes, types or devices do not fit; also a RuntimeError, in torch's words.
         UsageError: Another argument cannot be used as given.
     """
-    _refuse("baddbmm", options, "c")
-    return bmm(a, b, c=input, beta=beta, alpha=alpha, **options)
+    settings = (3, precision, alpha, beta, activation, out_dtype, invariant, config)
+    return _called(_BADDBMM, a, b, input, bias, out, settings, deterministic)
 
 
-def matmul(a: Any, b: Any, *, out: Any = None, **options: Any) -> Any:
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    out: Any = None,
+    precision: str = "ieee",
+    alpha: float = 1,
+    activation: str | None = None,
+    out_dtype: Any = None,
+    deterministic: bool = True,
+    invariant: bool = True,
+    config: Config | str | None = None,
+) -> Any:
     """The product as torch.matmul and NumPy's @ have it: vectors, matrices, and batches that broadcast.
 
     Args:
         a: (..., M, K) matrices, or a (K,) vector.
-        b: (..., K, N) matrices, or a (K,) vector.
+        b: (..., K, N) matrices, or a (K,) vector; or a (K, N) matrix that `tritongemm.prepare` has cut into parts.
         out: Result to write to.
-        **options: `precision`, `alpha`, `activation`, `out_dtype`, `deterministic`, `invariant`, `config` of `mm`.
+        precision: See `mm`.
+        alpha: See `mm`.
+        activation: See `mm`.
+        out_dtype: See `mm`.
+        deterministic: See `mm`.
+        invariant: See `mm`.
+        config: See `mm`.
 
     Returns:
         The product; an axis of a vector is left out.
@@ -207,50 +268,76 @@ def matmul(a: Any, b: Any, *, out: Any = None, **options: Any) -> Any:
         OperandError: Shapes, types or devices do not fit; also a RuntimeError, in torch's words.
         UsageError: Another argument cannot be used as given.
     """
-    _refuse("matmul", options, "c", "beta", "bias")
-    torch_kind = eager.compiling() or check_kinds("matmul", {"a": a, "b": b, "out": out})
+    factors = precision, alpha, 0, activation, out_dtype, invariant, config
+    compiling = eager.compiling()
+    prepared = is_prepared(b)
+    torch_kind = compiling or check_kinds(_MATMUL, {"a": a, "b": b.b if prepared else b, "out": out})
     if rank(a) == 0 or rank(b) == 0:
         fail(
-            f"both arguments to matmul need to be at least 1D, but they are {rank(a)}D and {rank(b)}D", "matmul",
-            "multiply numbers with *",
+            f"both arguments to matmul need to be at least 1D, but they are {rank(a)}D and {rank(b)}D", _MATMUL,
+            f"{'a' if rank(a) == 0 else 'b'} is a number; multiply numbers with *",
         )  # fmt: skip
     if rank(a) == 2 == rank(b):
-        return mm(a, b, out=out, **options)
+        return _called(_MATMUL, a, b, None, None, out, (2, *factors), deterministic)
     left = a[None, :] if rank(a) == 1 else a
     right = b[:, None] if rank(b) == 1 else b
     if left.shape[-1] != right.shape[-2]:
         fail(
             f"mat1 and mat2 shapes cannot be multiplied ({left.shape[-2]}x{left.shape[-1]} and "
-            f"{right.shape[-2]}x{right.shape[-1]})", "matmul",
+            f"{right.shape[-2]}x{right.shape[-1]})", _MATMUL,
             f"a is {tuple(a.shape)}, b is {tuple(b.shape)}",
         )  # fmt: skip
-    if not eager.compiling():
-        check_types("matmul", a, b)
+    if not compiling:
+        check_types(_MATMUL, a, b.b if prepared else b)
     batch = _broadcast(tuple(left.shape[:-2]), tuple(right.shape[:-2]))
     shape = (*batch, left.shape[-2], right.shape[-1])
-    if rank(right) == 2:
+    if rank(right) == 2 or not batch:
         # One matrix for all: the rows of all batches are rows of one product.
-        result = mm(_rows(left), right, **options)
+        rows = _rows(left) if batch else left
+        result = _called(_MATMUL, rows, right, None, None, None, (2, *factors), deterministic)
     else:
-        stacked = [_stacked(x, batch) for x in (left, right)]
-        result = mm(left, right, **options) if not batch else bmm(*stacked, **options)
+        many = (3, *factors)
+        result = _called(_MATMUL, _stacked(left, batch), _stacked(right, batch), None, None, None, many, deterministic)
     result = result.reshape(shape)
     if rank(a) == 1:
         result = result[..., 0, :]
     if rank(b) == 1:
         result = result[..., 0]
-    return _into(result, out, {"a": a, "b": b}, torch_kind)
+    return _into(_MATMUL, result, out, {"a": a, "b": b}, torch_kind)
 
 
-def linear(x: Any, weight: Any, bias: Any = None, *, activation: str | None = None, **options: Any) -> Any:
-    """activation(x weightᵀ + bias), as torch.nn.functional.linear; the weight is not copied.
+def linear(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    activation: str | None = None,
+    out: Any = None,
+    precision: str = "ieee",
+    alpha: float = 1,
+    beta: float = 0,
+    c: Any = None,
+    out_dtype: Any = None,
+    deterministic: bool = True,
+    invariant: bool = True,
+    config: Config | str | None = None,
+) -> Any:
+    """activation(alpha·x weightᵀ + beta·c + bias), as torch.nn.functional.linear; the weight is not copied.
 
     Args:
         x: (..., K) inputs.
         weight: (N, K) weights.
         bias: (N,) array, or None.
         activation: "relu", "gelu" or "silu", fused.
-        **options: The other arguments of `mm`: `precision`, `out_dtype`, `out`, ...
+        out: (..., N) matrix to write to.
+        precision: See `mm`.
+        alpha: See `mm`.
+        beta: See `mm`.
+        c: What broadcasts to the result, such as a residual connection.
+        out_dtype: See `mm`.
+        deterministic: See `mm`.
+        invariant: See `mm`.
+        config: See `mm`.
 
     Returns:
         (..., N) results.
@@ -259,19 +346,23 @@ def linear(x: Any, weight: Any, bias: Any = None, *, activation: str | None = No
         OperandError: Shapes, types or devices do not fit; also a RuntimeError, in torch's words.
         UsageError: Another argument cannot be used as given.
     """
-    out = options.pop("out", None)
-    torch_kind = eager.compiling() or check_kinds("linear", {"x": x, "weight": weight, "bias": bias, "out": out})
+    settings = (2, precision, alpha, beta, activation, out_dtype, invariant, config)
+    given = {"a": x, "b": weight, "c": c, "bias": bias}
+    compiling = eager.compiling()
+    torch_kind = compiling or check_kinds(_LINEAR, {**given, "out": out})
     if rank(weight) != 2:
-        fail("weight must be a matrix", "linear", f"weight has {rank(weight)} dimensions")
+        fail("weight must be a matrix", _LINEAR, f"weight has {rank(weight)} dimensions")
     if rank(x) == 0:
-        fail("input must have at least one dimension", "linear", "x is a number")
+        fail("input must have at least one dimension", _LINEAR, "x is a number")
     transposed = weight.T
     if rank(x) == 2:
-        return mm(x, transposed, bias=bias, activation=activation, out=out, **options)
+        return _called(_LINEAR, x, transposed, c, bias, out, settings, deterministic)
     rows = _rows(x)
     shape = (*x.shape[:-1], weight.shape[0])
-    result = mm(rows, transposed, bias=bias, activation=activation, **options).reshape(shape)
-    return _into(result, out, {"x": x, "weight": weight, "bias": bias}, torch_kind)
+    if c is not None:
+        c = expanded(_LINEAR, "c", c, shape).reshape(rows.shape[0], weight.shape[0])
+    result = _called(_LINEAR, rows, transposed, c, bias, None, settings, deterministic).reshape(shape)
+    return _into(_LINEAR, result, out, given, torch_kind)
 
 
 def scaled_mm(
@@ -318,16 +409,23 @@ def scaled_mm(
             a, b, scale_a, scale_b, bias, activation, precision, _traced_dtype(out_dtype, out), invariant, config
         )
         return result if out is None else _copied(result, out)
-    given = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "bias": bias}
-    torch_kind = check_kinds("scaled_mm", {**given, "out": out})
-    if rank(a) != 2 or rank(b) != 2 or a.shape[1] != b.shape[0]:
-        check_matrices("scaled_mm", a, b)
+    check_kinds(_SCALED, {"a": a, "b": b})
+    check_shapes(_SCALED, a, b)
     for name, x in (("a", a), ("b", b)):
         if element_of(x, name).name not in FP8:
             raise UsageError(f"{name}: scaled_mm takes {' and '.join(FP8)}, given {type_name(x)}; mm takes the others.")
+    scale_a, scale_b = check_scale(_SCALED, "scale_a", scale_a, a), check_scale(_SCALED, "scale_b", scale_b, b)
+    given = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "bias": bias}
+    torch_kind = check_kinds(_SCALED, {**given, "out": out})
+    check_scale_shapes(_SCALED, scale_a, scale_b, int(a.shape[0]), int(b.shape[1]), int(a.shape[1]), _SCALED_BLOCK)
     check_settings(activation, precision, element_of(a, "a"))
-    element = result_element(a, out, out_dtype)
-    out = _ready(out, (a.shape[0], b.shape[1]), element, "scaled_mm", given, torch_kind)
+    check_flag("invariant", invariant)
+    _check_config(config)
+    element = result_element(a, out_dtype)
+    shape = (a.shape[0], b.shape[1])
+    if bias is not None:
+        check_bias(_SCALED, bias, a, element.library, shape)
+    out = _ready(_SCALED, out, shape, element, given, torch_kind)
     dtype = _library_dtype(element, torch_kind)
     if torch_kind and (a.is_meta or eager.observed((a, b, scale_a, scale_b, bias, out))):
         from tritongemm import library
@@ -337,6 +435,10 @@ def scaled_mm(
     from tritongemm import execution
 
     return execution.scaled_product(a, b, scale_a, scale_b, bias, out, activation, precision, dtype, invariant, config)
+
+
+# Products that share a scale, along k and along the columns of b.
+_SCALED_BLOCK = 128
 
 
 def grouped_mm(
@@ -371,17 +473,42 @@ def grouped_mm(
         OperandError: Shapes, types or devices do not fit; also a RuntimeError, in torch's words.
         UsageError: Another argument cannot be used as given.
     """
-    if len(list_a) != len(list_b) or (outs is not None and len(outs) != len(list_a)):
-        given = f"{len(list_a)}, {len(list_b)}" + ("" if outs is None else f" and {len(outs)}")
-        raise UsageError(f"list_a, list_b, outs: one of each per product, given {given}.")
-    for i, (a, b) in enumerate(zip(list_a, list_b, strict=True)):
-        torch_kind = check_kinds("grouped_mm", {f"list_a[{i}]": a, f"list_b[{i}]": b})
-        check_matrices("grouped_mm", a, b)
-        check_settings(activation, precision, element_of(a, "a"))
-        if torch_kind and eager.observed((a, b)):
-            raise UsageError(f"list_a[{i}], list_b[{i}]: grouped_mm records no gradients; use mm, or torch.no_grad().")
+    lists = {"list_a": list_a, "list_b": list_b} | ({} if outs is None else {"outs": outs})
+    for name, x in lists.items():
+        if isinstance(x, str | bytes) or not (hasattr(x, "__len__") and hasattr(x, "__getitem__")):
+            raise UsageError(f"{name}: a list of matrices, given {type(x).__name__}.")
+    if len({len(x) for x in lists.values()}) > 1:
+        counts = ", ".join(f"{name} has {len(x)}" for name, x in lists.items())
+        raise UsageError(f"{', '.join(lists)}: one of each per product, but {counts}.")
+    alpha = check_number("alpha", alpha)
+    check_activation(activation)
+    if config is not None and not (isinstance(config, Config) and config.kernel == "grouped"):
+        raise UsageError(f'config: a tritongemm.Config of kernel "grouped", or None, given {config!r}.')
     if len(list_a) == 0:
         return []
+    element: Element | None = None
+    for i, (a, b) in enumerate(zip(list_a, list_b, strict=True)):
+        call = Call("grouped_mm", {name: f"{its}[{i}]" for name, its in _OF_GROUPS.items()})
+        out = None if outs is None else outs[i]
+        torch_kind = check_kinds(replace(call, optional=()), {"a": a, "b": b} | ({} if outs is None else {"out": out}))
+        check_matrices(call, a, b)
+        if element is None:
+            first, element = a, result_element(a, out_dtype, call["a"])
+            check_settings(None, precision, element_of(a, call["a"]), call["a"])
+            _check_groupable(precision, element_of(a, call["a"]))
+        if type_name(a) != type_name(first) or is_torch(a) != is_torch(first):
+            raise UsageError(
+                f"{call['a']}: {type_name(a)}, but list_a[0] is {type_name(first)}; group one type at a time."
+            )
+        if torch_kind and a.device != first.device:
+            raise UsageError(f"{call['a']}: on {a.device}, but list_a[0] is on {first.device}; group them apart.")
+        if torch_kind and eager.observed((a, b, out)):
+            raise UsageError(f"{call['a']}, {call['b']}: grouped_mm records no gradients; use mm, or torch.no_grad().")
+        if out is not None:
+            _check_target(call, out, (a.shape[0], b.shape[1]), element, {"a": a, "b": b}, torch_kind)
+    if outs is not None:
+        _check_apart(lists)
+    assert element is not None
     try:
         from tritongemm.dispatch import grouped_product
         from tritongemm.kernels.epilogue import Epilogue
@@ -394,10 +521,43 @@ def grouped_mm(
         list_b,
         mode=precision,
         outs=outs,
-        out_dtype=None if outs is not None else result_element(list_a[0], None, out_dtype).name,
-        epilogue=Epilogue(alpha=_number("alpha", alpha), activation=activation),
+        out_dtype=None if outs is not None else element.name,
+        epilogue=Epilogue(alpha=alpha, activation=activation),
         config=config,
     )
+
+
+_OF_GROUPS = {"a": "list_a", "b": "list_b", "out": "outs"}
+
+
+def _check_groupable(precision: str, element: Element) -> None:
+    """Checks that a mode is one of the kernel that computes many products at once."""
+    from tritongemm import modes
+
+    able = [mode.name for mode in modes.MODES.values() if _in_groups(mode, element.name)]
+    if modes.get(precision).name not in able:
+        raise UsageError(f"precision: grouped_mm computes {', '.join(able)} for {element.name}, given {precision!r}.")
+
+
+def _in_groups(mode: Any, element: str) -> bool:
+    return element in mode.arithmetic and mode.arithmetic[element].dot is not None
+
+
+def _check_apart(lists: dict[str, Any]) -> None:
+    """Checks that no result lies on an operand or on another result: all are computed at once."""
+    spans = []
+    for name, matrices in lists.items():
+        for i, x in enumerate(matrices):
+            below, above = eager.extent(x)
+            if above > below:
+                spans.append((address_of(x) + below, address_of(x) + above, f"{name}[{i}]", name == "outs"))
+    reached: dict[bool, tuple[int, str]] = {True: (-1, ""), False: (-1, "")}
+    for start, end, name, written in sorted(spans):
+        for is_written, (last, other) in reached.items():
+            if last > start and (written or is_written):
+                result, operand = (name, other) if written else (other, name)
+                raise UsageError(f"{result}: it overlaps the memory of {operand}; give it memory of its own.")
+        reached[written] = max(reached[written], (end, name))
 
 
 def predict(
@@ -432,46 +592,63 @@ def predict(
         OperandError: Shapes or types do not fit; also a RuntimeError, in torch's words.
         UsageError: Another argument cannot be used as given.
     """
-    torch_kind = check_kinds("predict", {"a": a, "b": b, "c": c, "bias": bias})
-    check_matrices("predict", a, b)
+    if is_prepared(b):
+        precision, b = _of_prepared(precision, b), b.b
+    torch_kind = check_kinds(_PREDICT, {"a": a, "b": b, "c": c, "bias": bias})
+    check_matrices(_PREDICT, a, b)
+    alpha, beta = check_number("alpha", alpha), check_number("beta", beta)
+    check_settings(activation, precision, element_of(a, "a"))
     if torch_kind:
         a, b, c, bias = (x if x is None else x.detach().cpu() for x in (a, b, c, bias))
-    element = result_element(a, None, out_dtype)
+    element = result_element(a, out_dtype)
     if alpha == 1 and beta == 0 and bias is None and activation is None:
         from tritongemm.modes import get
 
-        check_settings(activation, precision, element_of(a, "a"))
         precision = automatic.resolved(precision, a)
         result = empty_like(a, (int(a.shape[0]), int(b.shape[1])), element)
         write_values(result, get(precision).predict(a, b), element)
         return result
-    return mm(
-        a, b,
-        precision=precision, alpha=alpha, beta=beta, c=c, bias=bias, activation=activation, out_dtype=out_dtype,
-    )  # fmt: skip
+    settings = (2, precision, alpha, beta, activation, out_dtype, True, None)
+    return _called(_PREDICT, a, b, c, bias, None, settings, True)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-def _product(name: str, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:
-    """The long way of `mm` and `bmm`, after their own checks."""
+def _called(
+    call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...], deterministic: bool
+) -> Any:
+    """A product of matrices or batches, for the function that was called: the ways it can take."""
+    if eager.compiling():
+        return _traced(a, b, c, bias, out, settings)
+    result = eager.quick(a, b, c, bias, out, settings)
+    if result is not None:
+        return result
+    check_flag("deterministic", deterministic)
+    if settings[0] == 2 and is_prepared(b):
+        return _prepared(call, a, b, c, bias, out, settings)
+    check_kinds(call, {"a": a, "b": b, "c": c, "bias": bias, "out": out})
+    (check_matrices if settings[0] == 2 else check_batches)(call, a, b)
+    return _product(call, a, b, c, bias, out, settings)
+
+
+def _product(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:
+    """The long way of a product, after the checks of its factors' shapes."""
     _, precision, alpha, beta, activation, out_dtype, invariant, config = settings
     torch_kind = is_torch(a)
     shape = (*a.shape[:-1], b.shape[-1])
-    check_settings(activation, precision, element_of(a, "a"))
-    element = result_element(a, out, out_dtype)
+    check_settings(activation, precision, element_of(a, call["a"]), call["a"])
+    alpha, beta, invariant = (
+        check_number("alpha", alpha),
+        check_number("beta", beta),
+        check_flag("invariant", invariant),
+    )
+    _check_config(config)
+    element = result_element(a, out_dtype, call["a"])
     given_c, given_out = c, out
-    if c is not None:
-        check_addend(name, "c", c, a, element.library)
-        c = expanded(name, "c", c, shape)
-    elif beta != 0:
-        raise UsageError(f"beta: {beta!r}, but there is no c to multiply; give c, or leave beta away.")
+    c = addend(call, c, beta, a, element, shape)
     if bias is not None:
-        check_bias(name, bias, a, element.library, shape)
-    if config is not None and not isinstance(config, Config) and config != "tune":
-        raise UsageError(f'config: a tritongemm.Config, "tune" or None, given {config!r}.')
-    alpha, beta = _number("alpha", alpha), _number("beta", beta)
+        check_bias(call, bias, a, element.library, shape)
     tensors = (a, b, c, bias)
-    out = _ready(out, shape, element, name, {"a": a, "b": b, "c": c, "bias": bias}, torch_kind)
+    out = _ready(call, out, shape, element, {"a": a, "b": b, "c": c, "bias": bias}, torch_kind)
     dtype = _library_dtype(element, torch_kind)
     if torch_kind and (a.is_meta or eager.observed((*tensors, out))):
         from tritongemm import library
@@ -486,29 +663,43 @@ def _product(name: str, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: t
     )  # fmt: skip
 
 
-def _prepared(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:
-    """The way of `mm` with an operand that was cut into parts before: in the mode it was cut for."""
-    from tritongemm import emulation, modes
-    from tritongemm.kernels.epilogue import Epilogue
+def _check_config(config: Any) -> None:
+    if config is not None and not isinstance(config, Config) and not (isinstance(config, str) and config == "tune"):
+        raise UsageError(f'config: a tritongemm.Config, "tune" or None, given {config!r}.')
 
-    _, precision, alpha, beta, activation, out_dtype, _, _ = settings
+
+def _of_prepared(precision: str, b: Any) -> str:
+    """The mode of a product with a prepared operand: the one it was prepared for."""
+    from tritongemm import modes
+
     if precision not in ("ieee", automatic.NAME) and modes.get(precision).name != b.precision:
         raise UsageError(f"precision: {precision!r}, but b was prepared for {b.precision!r}; prepare it for that one.")
+    return str(b.precision)
+
+
+def _prepared(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:
+    """The way of a product with an operand that was cut into parts before: in the mode it was cut for."""
+    from tritongemm import emulation
+    from tritongemm.kernels.epilogue import Epilogue
+
+    _, precision, alpha, beta, activation, out_dtype, invariant, config = settings
+    _of_prepared(precision, b)
     given = {"a": a, "b": b.b, "c": c, "bias": bias}
-    torch_kind = check_kinds("mm", {**given, "out": out})
-    check_matrices("mm", a, b.b)
+    torch_kind = check_kinds(call, {**given, "out": out})
+    check_matrices(call, a, b.b)
+    check_activation(activation)
+    check_flag("invariant", invariant)
+    _check_config(config)
     if torch_kind and out is None and eager.observed((a, c, bias)):
         raise UsageError("b: prepared operands record no gradients; call mm under torch.no_grad(), or give b itself.")
-    element = result_element(a, out, out_dtype)
+    element = result_element(a, out_dtype, call["a"])
     shape = (a.shape[0], b.shape[1])
-    out = _ready(out, shape, element, "mm", given, torch_kind)
-    epilogue = Epilogue(
-        alpha=_number("alpha", alpha),
-        beta=_number("beta", beta),
-        c=None if c is None else expanded("mm", "c", c, shape),
-        bias=bias,
-        activation=activation,
-    )
+    alpha, beta = check_number("alpha", alpha), check_number("beta", beta)
+    c = addend(call, c, beta, a, element, shape)
+    if bias is not None:
+        check_bias(call, bias, a, element.library, shape)
+    out = _ready(call, out, shape, element, given, torch_kind)
+    epilogue = Epilogue(alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
     return emulation.product(a, b, out=out, out_dtype=None if out is not None else element.name, epilogue=epilogue)
 
 
@@ -553,50 +744,69 @@ def _library_dtype(element: Element, torch_kind: bool) -> Any:
     return getattr(torch, element.library)
 
 
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise UsageError(f"{name}: a number of Python, given {type(value).__name__}; a tensor's is x.item().")
-    return float(value)
-
-
 def _ready(
-    out: Any, shape: tuple[int, ...], element: Element, name: str, given: dict[str, Any], torch_kind: bool
+    call: Call, out: Any, shape: tuple[int, ...], element: Element, given: dict[str, Any], torch_kind: bool
 ) -> Any:
     """out, checked, and resized as torch resizes it."""
     if out is None:
         return None
-    if not torch_kind:
-        if tuple(out.shape) != shape:
-            raise UsageError(f"out: shape {tuple(out.shape)}, but the product is {shape}.")
-        if not getattr(out, "array", out).flags.writeable:
-            raise UsageError("out: it is read-only and cannot be written to; pass out.copy().")
-        return out
-    check_out(name, out, _library_dtype(element, True), given)
-    if tuple(out.shape) != tuple(shape):
-        if any(x is not None and x is out for x in given.values()):
-            raise UsageError(f"out: of shape {tuple(out.shape)} it would be resized to {shape}, but it is an operand.")
-        if out.numel():
-            warnings.warn(
-                "An output with one or more elements was resized since it had shape "
-                f"{list(out.shape)}, which does not match the required output shape {list(shape)}. "
-                "This behavior is deprecated, as it is in torch: give an out of that shape, or out.resize_(0).",
-                UserWarning,
-                stacklevel=4,
-            )
-        out.resize_(shape)
-    if any(stride == 0 and size > 1 for size, stride in zip(out.shape, out.stride(), strict=True)):
-        fail(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-            "Please clone() the tensor before performing the operation.", name, "out was made by expand()",
-        )  # fmt: skip
+    if torch_kind:
+        check_out(call, out, _library_dtype(element, True), given)
+        if tuple(out.shape) != tuple(shape):
+            _resize(call, out, shape, given)
+    _check_target(call, out, shape, element, given, torch_kind)
     return out
 
 
-def _into(result: Any, out: Any, given: dict[str, Any], torch_kind: bool) -> Any:
+def _resize(call: Call, out: Any, shape: tuple[int, ...], given: dict[str, Any]) -> None:
+    """torch's way with an out of another shape."""
+    changed = f"{call['out']}: of shape {tuple(out.shape)} it would be resized to {tuple(int(n) for n in shape)}, but"
+    if any(x is not None and x is out for x in given.values()):
+        raise UsageError(f"{changed} it is an operand.")
+    if out.numel():
+        warnings.warn(
+            "An output with one or more elements was resized since it had shape "
+            f"{list(out.shape)}, which does not match the required output shape {list(shape)}. "
+            "This behavior is deprecated, as it is in torch: give an out of that shape, or out.resize_(0).",
+            UserWarning,
+            stacklevel=6,
+        )
+    storage = out.untyped_storage()
+    needed = (out.storage_offset() + math.prod(int(n) for n in shape)) * out.element_size()
+    # torch finds this out after it has given the tensor its new shape.
+    if needed > storage.nbytes() and not storage.resizable():
+        raise OperandError(
+            f"Trying to resize storage that is not resizable ({changed} its memory cannot grow; give one of that shape)"
+        )
+    out.resize_(shape)
+
+
+def _check_target(
+    call: Call, out: Any, shape: tuple[int, ...], element: Element, given: dict[str, Any], torch_kind: bool
+) -> None:
+    """Checks that a result of a shape and type can be written to a matrix."""
+    name, shape = call["out"], tuple(int(n) for n in shape)
+    check_out_type(call, out, element.library)
+    if tuple(out.shape) != shape:
+        raise UsageError(f"{name}: shape {tuple(out.shape)}, but the product is {shape}.")
+    if not torch_kind:
+        if not getattr(out, "array", out).flags.writeable:
+            raise UsageError(f"{name}: it is read-only and cannot be written to; pass {name}.copy().")
+        strides = strides_of(out, name)
+    else:
+        strides = out.stride()
+    if 0 not in shape and any(stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)):
+        fail(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation.", call, f"{name} was made by expand()",
+        )  # fmt: skip
+
+
+def _into(call: Call, result: Any, out: Any, given: dict[str, Any], torch_kind: bool) -> Any:
     """result, written to out if there is one: for products whose shape is not the caller's."""
     if out is None:
         return result
-    ready = _ready(out, tuple(result.shape), element_of(result, "out"), "matmul", given, torch_kind)
+    ready = _ready(call, out, tuple(result.shape), element_of(result, "out"), given, torch_kind)
     if torch_kind:
         return ready.copy_(result)
     ready[...] = result
@@ -618,7 +828,7 @@ def _broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
         if m != n and 1 not in (m, n):
             fail(
                 f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension {axis}",
-                "matmul", f"batches {x} and {y} do not broadcast",
+                _MATMUL, f"batches {x} of a and {y} of b do not broadcast",
             )  # fmt: skip
     return tuple(n if m == 1 else m for m, n in zip(x, y, strict=True))
 
@@ -628,13 +838,6 @@ def _stacked(x: Any, batch: tuple[int, ...]) -> Any:
     shape = (*batch, *x.shape[-2:])
     whole = x.expand(shape) if is_torch(x) else np.broadcast_to(x, shape)
     return whole.reshape(int(np.prod(batch, dtype=int)), *x.shape[-2:])
-
-
-def _refuse(name: str, options: dict[str, Any], *unknown: str) -> None:
-    """Options that another argument of the function stands for."""
-    for option in unknown:
-        if option in options:
-            raise TypeError(f"{name}() got an unexpected keyword argument {option!r}; mm and bmm take it")
 
 
 _all: tuple[Callable[..., Any], ...] = (mm, bmm, addmm, baddbmm, matmul, linear, scaled_mm, grouped_mm, predict)

@@ -212,9 +212,12 @@ def keep(
 
 
 def extent(x: Any) -> tuple[int, int]:
-    """How far a matrix reaches from its first element, in bytes: downwards (at most 0) and upwards, end excluded."""
+    """How far a matrix reaches from its first element, in bytes: downwards (at most 0) and upwards, end excluded.
+
+    Its type and strides have been checked.
+    """
     if 0 in tuple(x.shape):
         return 0, 0
-    element = element_of(x, "matrix")
-    steps = [s * element.itemsize * (int(n) - 1) for n, s in zip(x.shape, strides_of(x, "matrix"), strict=True)]
+    element = element_of(x, "x")
+    steps = [s * element.itemsize * (int(n) - 1) for n, s in zip(x.shape, strides_of(x, "x"), strict=True)]
     return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + element.itemsize

@@ -450,8 +450,13 @@ class Prepared:
         """b's."""
         return self.b.dtype
 
+    # NumPy's arrays would take it for one number and ask each of their elements to multiply it.
+    __array_ufunc__ = None
+
     def __rmatmul__(self, a: Any) -> Any:
-        return product(a, self)
+        from tritongemm.api import matmul
+
+        return matmul(a, self)
 
 
 _ARITHMETIC: dict[str, Any] = {"fp16x3": FP16X3, "int8x6": INT8X6}
@@ -471,12 +476,16 @@ def prepare(b: Any, precision: str = "fp16x3") -> Prepared:
         UsageError: b is no fp32 matrix, or the mode has no parts.
     """
     from tritongemm import modes
+    from tritongemm.operands import Call, check_kinds
 
     mode = modes.get(precision).name
     if mode not in ("fp16x3", "bf16x6", "int8x6"):
         raise UsageError(f"precision: {precision!r} cuts nothing into parts; fp16x3, bf16x6 and int8x6 (portable) do.")
-    if element_of(b, "b").name != "fp32" or b.ndim != 2:
+    check_kinds(Call("prepare"), {"b": b})
+    if element_of(b, "b").name != "fp32" or len(b.shape) != 2:
         raise UsageError(f"b: emulated products take (K, N) fp32 matrices, given {b.dtype} {tuple(b.shape)}.")
+    if getattr(b, "is_meta", False):
+        raise UsageError("b: on device meta it has no numbers to cut into parts; give one that has.")
     if not is_cuda(b):
         return Prepared(b, mode, None)
     _require_hopper(b)

@@ -23,7 +23,7 @@ class KernelFailed(TritongemmError, RuntimeError):
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
-    """A hint for an unknown name: the closest known one and the whole list.
+    """A hint for an unknown name: the closest known one, in whatever case it was written, and the whole list.
 
     Args:
         given: The name nobody knows.
@@ -33,8 +33,9 @@ def nearest(given: str, known: Iterable[str]) -> str:
         A sentence to end an error message with.
     """
     names = sorted(known)
-    close = difflib.get_close_matches(given, names, n=1)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
+    folded = {name.casefold(): name for name in names}
+    close = difflib.get_close_matches(given.casefold(), folded, n=1)
+    hint = f"Did you mean {folded[close[0]]!r}? " if close else ""
     return f"{hint}Known: {', '.join(names) or 'none'}."
 
 

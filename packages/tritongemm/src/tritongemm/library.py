@@ -23,6 +23,7 @@ from tritongemm.configurations import Config
 from tritongemm.elements import element_of
 from tritongemm.errors import UsageError
 from tritongemm.operands import (
+    Call,
     check_addend,
     check_batches,
     check_bias,
@@ -143,13 +144,13 @@ def _nobody_looks_on(tensors: Any) -> bool:
 
 
 def _product_fake(a, b, c, bias, alpha, beta, activation, precision, out_dtype, invariant, config):  # type: ignore[no-untyped-def]
-    name = "mm" if a.ndim == 2 else "bmm"
-    check_matrices(name, a, b) if a.ndim == 2 else check_batches(name, a, b)
-    element = result_element(a, None, out_dtype)
+    call = Call("mm" if a.ndim == 2 else "bmm")
+    check_matrices(call, a, b) if a.ndim == 2 else check_batches(call, a, b)
+    element = result_element(a, out_dtype)
     if c is not None:
-        check_addend(name, "c", c, a, element.library)
+        check_addend(call, "c", c, a, element.library)
     if bias is not None:
-        check_bias(name, bias, a, element.library, _shape(a, b))
+        check_bias(call, bias, a, element.library, _shape(a, b))
     check_settings(activation, precision, element_of(a, "a"))
     if c is None and beta != 0:
         raise UsageError(f"beta: {beta!r}, but there is no c to multiply; give c, or leave beta away.")
@@ -163,7 +164,7 @@ def _scaled(a, b, scale_a, scale_b, bias, activation, precision, out_dtype, inva
 
 
 def _scaled_fake(a, b, scale_a, scale_b, bias, activation, precision, out_dtype, invariant, config):  # type: ignore[no-untyped-def]
-    element = result_element(a, None, out_dtype)
+    element = result_element(a, out_dtype)
     check_settings(activation, precision, element_of(a, "a"))
     return a.new_empty(_shape(a, b), dtype=getattr(torch, element.library))
 

@@ -196,8 +196,12 @@ class Mode:
         """Names of the operand types it takes."""
         return tuple(self.arithmetic)
 
-    def of(self, types: Types) -> Arithmetic:
+    def of(self, types: Types, argument: str = "a") -> Arithmetic:
         """What the mode does with operands of two types.
+
+        Args:
+            types: Their names.
+            argument: What the caller's caller calls the first operand, for the message.
 
         Raises:
             UsageError: It takes no such operands.
@@ -206,7 +210,7 @@ class Mode:
         if first not in self.arithmetic:
             able = [mode.name for mode in MODES.values() if first in mode.arithmetic]
             raise UsageError(
-                f"a: mode {self.name!r} takes {', '.join(self.operands)} operands, given {first}; "
+                f"{argument}: mode {self.name!r} takes {', '.join(self.operands)} operands, given {first}; "
                 f"modes for {first}: {', '.join(able)}."
             )
         if first != second and not (first in FP8 and second in FP8):

@@ -11,7 +11,9 @@ except ImportError:
         "tritongemm.nn has layers of torch, which is not installed: pip install 'tritongemm[torch]'."
     ) from None
 
+from tritongemm import modes
 from tritongemm.api import linear
+from tritongemm.operands import check_activation, check_flag
 
 
 class Linear(torch.nn.Linear):  # type: ignore[misc]
@@ -26,6 +28,9 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         invariant: Whether a row's bits must not depend on how many others come along.
         device: See torch.nn.Linear.
         dtype: See torch.nn.Linear.
+
+    Raises:
+        UsageError: No such mode or activation, or `invariant` is neither True nor False.
     """
 
     def __init__(
@@ -40,6 +45,9 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        modes.get(precision)  # what is wrong is said here, not at the first call
+        check_activation(activation)
+        check_flag("invariant", invariant)
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         self.precision, self.activation, self.invariant = precision, activation, invariant
 

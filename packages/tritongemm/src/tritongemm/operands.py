@@ -6,19 +6,41 @@ begins with torch's words, then says which argument was what and what to do abou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 
 from tritongemm import automatic
-from tritongemm.elements import FP8, RESULTS, Element, element_named, element_of, is_typed
+from tritongemm.elements import FP8, RESULTS, Element, element_named, element_of, is_typed, strides_of
 from tritongemm.errors import UsageError, nearest
 from tritongemm.matrices import is_torch
 
 
 class OperandError(UsageError, RuntimeError):
     """Operands do not fit each other; a RuntimeError too, which is what torch raises."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A public function as its messages speak of it: `call["a"]` is what it calls the first factor.
+
+    Attributes:
+        function: Its name.
+        names: What it calls the operands a, b, c, bias and out of a product, where it calls them otherwise.
+        transposed: Whether its second factor is given as (N, K).
+        optional: Operands that may be None.
+    """
+
+    function: str
+    names: Mapping[str, str] = field(default_factory=dict)
+    transposed: bool = False
+    optional: tuple[str, ...] = ("c", "bias", "out")
+
+    def __getitem__(self, operand: str) -> str:
+        return self.names.get(operand, operand)
 
 
 ACTIVATIONS = ("relu", "gelu", "silu")
@@ -82,17 +104,23 @@ def _size(x: Any) -> str:
     return "x".join(str(int(n)) for n in x.shape)
 
 
-def fail(words: str, name: str, given: str) -> NoReturn:
+def fail(words: str, call: Call, given: str) -> NoReturn:
     """Raises an OperandError: torch's words, then the function, what it was given, and the way out."""
-    raise OperandError(f"{words} (tritongemm.{name}: {given})")
+    raise OperandError(f"{words} (tritongemm.{call.function}: {given})")
 
 
-def check_kinds(name: str, operands: Mapping[str, Any]) -> bool:
-    """Checks that all operands are of one library and in one place.
+def is_prepared(x: Any) -> bool:
+    """Whether x was made by `tritongemm.prepare`, found out without importing its module."""
+    emulation = sys.modules.get("tritongemm.emulation")
+    return emulation is not None and isinstance(x, emulation.Prepared)
+
+
+def check_kinds(call: Call, operands: Mapping[str, Any]) -> bool:
+    """Checks that all operands are matrices that can be read as they are, of one library and in one place.
 
     Args:
-        name: The function's name, for the message.
-        operands: Argument name -> matrix; None is left out.
+        call: The function, for the message.
+        operands: Operand -> matrix; None is left out where the call says it may be.
 
     Returns:
         Whether they are torch tensors (else NumPy arrays).
@@ -101,17 +129,15 @@ def check_kinds(name: str, operands: Mapping[str, Any]) -> bool:
         UsageError: One is no matrix, or they are mixed.
         OperandError: They are on different devices.
     """
-    given = {argument: x for argument, x in operands.items() if x is not None}
+    given = {call[operand]: x for operand, x in operands.items() if x is not None or operand not in call.optional}
     for argument, x in given.items():
-        if not hasattr(x, "dtype") or not hasattr(x, "shape"):
-            kind = type(x).__name__
-            raise UsageError(
-                f"{argument}: a {kind} is no matrix; {name} takes NumPy arrays or torch tensors (numpy.asarray(...))."
-            )
+        check_matrix(call, argument, x)
     kinds = {argument: "torch" if is_torch(x) else "NumPy" for argument, x in given.items()}
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{argument} is {kind}" for argument, kind in kinds.items())
-        raise UsageError(f"{name}: operands of two libraries ({listed}); convert with torch.from_numpy or .numpy().")
+        raise UsageError(
+            f"{call.function}: operands of two libraries ({listed}); convert with torch.from_numpy or .numpy()."
+        )
     if next(iter(kinds.values())) == "NumPy":
         return False
     devices = {str(x.device) for x in given.values()}
@@ -120,30 +146,162 @@ def check_kinds(name: str, operands: Mapping[str, Any]) -> bool:
         listed = ", ".join(f"{argument} on {x.device}" for argument, x in given.items())
         fail(
             "Expected all tensors to be on the same device, but found at least two devices, "
-            f"{first} and {second}!", name, f"{listed}; move one with .to()",
+            f"{first} and {second}!", call, f"{listed}; move one with .to()",
         )  # fmt: skip
     return True
 
 
-def check_matrices(name: str, a: Any, b: Any) -> None:
+def check_matrix(call: Call, argument: str, x: Any) -> None:
+    """Checks that something is a NumPy array, typed bits or a torch tensor whose memory can be read through strides.
+
+    Args:
+        call: The function.
+        argument: What it calls x.
+        x: Anything.
+
+    Raises:
+        UsageError: It is not; the message says what to pass.
+    """
+    takes = f"{call.function} takes NumPy arrays or torch tensors"
+    if is_prepared(x):
+        raise UsageError(f"{argument}: prepared operands are for the b of mm and matmul; give the matrix itself.")
+    if is_torch(x):
+        if x.is_nested:
+            raise UsageError(f"{argument}: {takes} of one size, given a nested one; grouped_mm takes x.unbind().")
+        if x.layout is not sys.modules["torch"].strided:
+            raise UsageError(f"{argument}: {takes} of layout torch.strided, given {x.layout}; give x.to_dense().")
+    elif isinstance(x, np.ndarray | np.generic):
+        if isinstance(x, np.ma.MaskedArray):
+            raise UsageError(
+                f"{argument}: {takes}, but of a masked array it would ignore the mask; give x.filled(...)."
+            )
+        if not x.dtype.isnative:
+            raise UsageError(
+                f"{argument}: numbers in this machine's byte order, given {x.dtype.str}; give "
+                f"x.astype(x.dtype.newbyteorder('='))."
+            )
+        if isinstance(x, np.ndarray) and x.dtype.itemsize:
+            strides_of(x, argument)
+    elif not is_typed(x):
+        convert = "numpy.asarray(x)" if hasattr(x, "shape") or isinstance(x, Sequence) else "one"
+        raise UsageError(f"{argument}: {takes}, given {_article(type(x).__name__)}; pass {convert}.")
+
+
+def _article(name: str) -> str:
+    return "None" if name == "NoneType" else f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Checks an argument that is True or False.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise UsageError(f"{name}: True or False, given {value!r}.")
+
+
+def check_number(name: str, value: Any) -> float:
+    """Checks a factor, and gives it as Python's float.
+
+    Raises:
+        UsageError: It is no real number, or beyond the range of fp64.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        item = "; a tensor's is x.item()" if hasattr(value, "shape") else ""
+        raise UsageError(f"{name}: a real number, given {_article(type(value).__name__)}{item}.")
+    try:
+        return float(value)
+    except OverflowError:
+        raise UsageError(f"{name}: a number within the range of fp64, given one of {len(str(value))} digits.") from None
+
+
+def check_scale(call: Call, argument: str, scale: Any, like: Any) -> Any:
+    """A scale as an fp32 array of the operands' library: single numbers of Python and NumPy become one.
+
+    Args:
+        call: The function.
+        argument: What it calls the scale.
+        scale: A number, or an fp32 array.
+        like: An operand.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if isinstance(scale, int | float | np.integer | np.floating) and not isinstance(scale, bool):
+        number = check_number(argument, scale)
+        if is_torch(like):
+            return like.new_full((), number, dtype=sys.modules["torch"].float32)
+        return np.array(number, np.float32)
+    check_matrix(call, argument, scale)
+    if type_name(scale) != "float32":
+        raise UsageError(f"{argument}: scales are float32, given {type_name(scale)}; convert them.")
+    return scale
+
+
+def check_scale_shapes(call: Call, scale_a: Any, scale_b: Any, M: int, N: int, K: int, block: int) -> None:
+    """Checks that scales are single numbers, of rows and columns, or of blocks, and that they go together.
+
+    Raises:
+        UsageError: They are not.
+    """
+    blocks = -(-K // block)
+    allowed = {
+        "scale_a": (scale_a, (M, 1), (M, blocks), f"row of a, or {(M, blocks)} for 1 x {block} blocks"),
+        "scale_b": (
+            scale_b, (1, N), (blocks, -(-N // block)),
+            f"column of b, or {(blocks, -(-N // block))} for {block} x {block} blocks",
+        ),
+    }  # fmt: skip
+    whole = {}
+    for name, (scale, plain, of_blocks, words) in allowed.items():
+        shape = tuple(int(n) for n in scale.shape)
+        whole[name] = int(np.prod(shape, dtype=int)) == 1 or shape == plain
+        if not whole[name] and shape != of_blocks:
+            raise UsageError(f"{name}: shape {shape}; scales are one number, or {plain} for one per {words}.")
+    for name, other in (("scale_a", "scale_b"), ("scale_b", "scale_a")):
+        scale, _, of_blocks, _ = allowed[name]
+        if whole[name] and not whole[other] and tuple(scale.shape) != of_blocks:
+            raise UsageError(
+                f"{name}: shape {tuple(scale.shape)}, but {other} has block scales: it must be {of_blocks}."
+            )
+
+
+def check_matrices(call: Call, a: Any, b: Any) -> None:
     """Checks two matrices of a product C[M,N] = A[M,K] B[K,N].
 
     Raises:
         OperandError: Ranks, shapes or types do not fit.
     """
-    if rank(a) != 2:
-        fail("self must be a matrix", name, f"a has {rank(a)} dimensions; bmm and matmul take more than two")
-    if rank(b) != 2:
-        fail("mat2 must be a matrix", name, f"b has {rank(b)} dimensions; bmm and matmul take more than two")
+    check_shapes(call, a, b)
+    check_types(call, a, b)
+
+
+def check_shapes(call: Call, a: Any, b: Any) -> None:
+    """Checks the ranks and shapes of two matrices of a product.
+
+    Raises:
+        OperandError: They do not fit.
+    """
+    for operand, x, words in (("a", a, "self"), ("b", b, "mat2")):
+        if rank(x) != 2:
+            more = "; bmm and matmul take more than two" if rank(x) > 2 else ""
+            fail(f"{words} must be a matrix", call, f"{call[operand]} has {_dimensions(x)}{more}")
     if a.shape[1] != b.shape[0]:
+        lines = "columns" if call.transposed else "rows"
         fail(
-            f"mat1 and mat2 shapes cannot be multiplied ({_size(a)} and {_size(b)})", name,
-            f"a's {a.shape[1]} columns and b's {b.shape[0]} rows must agree, K; is one of them transposed?",
+            f"mat1 and mat2 shapes cannot be multiplied ({_size(a)} and {_size(b)})", call,
+            f"{call['a']}'s {a.shape[1]} columns and {call['b']}'s {b.shape[0]} {lines} must agree, K; "
+            "is one of them transposed?",
         )  # fmt: skip
-    check_types(name, a, b)
 
 
-def check_types(name: str, a: Any, b: Any) -> None:
+def _dimensions(x: Any) -> str:
+    return f"{rank(x)} dimension{'' if rank(x) == 1 else 's'}"
+
+
+def check_types(call: Call, a: Any, b: Any) -> None:
     """Checks that both factors of a product have one type.
 
     Raises:
@@ -151,36 +309,37 @@ def check_types(name: str, a: Any, b: Any) -> None:
     """
     if type_name(a) != type_name(b):
         fail(
-            f"expected m1 and m2 to have the same dtype, but got: {_c(a)} != {_c(b)}", name,
-            f"a is {type_name(a)}, b is {type_name(b)}; convert one of them",
+            f"expected m1 and m2 to have the same dtype, but got: {_c(a)} != {_c(b)}", call,
+            f"{call['a']} is {type_name(a)}, {call['b']} is {type_name(b)}; convert one of them",
         )  # fmt: skip
 
 
-def check_batches(name: str, a: Any, b: Any) -> None:
+def check_batches(call: Call, a: Any, b: Any) -> None:
     """Checks the operands of a batch of products: (B, M, K) and (B, K, N).
 
     Raises:
         OperandError: Ranks, shapes or types do not fit.
     """
-    if rank(a) != 3:
-        fail("batch1 must be a 3D tensor", name, f"a has {rank(a)} dimensions; mm takes two, matmul any number")
-    if rank(b) != 3:
-        fail("batch2 must be a 3D tensor", name, f"b has {rank(b)} dimensions; mm takes two, matmul any number")
+    for operand, x, words in (("a", a, "batch1"), ("b", b, "batch2")):
+        if rank(x) != 3:
+            fail(
+                f"{words} must be a 3D tensor", call, f"{operand} has {_dimensions(x)}; mm takes two, matmul any number"
+            )
     # Compared as they are: under torch.compile they are symbols, and asking for their values would fix them.
     if a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
         wanted, found = ([int(n) for n in sizes] for sizes in ((a.shape[0], a.shape[2]), b.shape[:2]))
         fail(
-            f"Expected size for first two dimensions of batch2 tensor to be: {wanted} but got: {found}.", name,
+            f"Expected size for first two dimensions of batch2 tensor to be: {wanted} but got: {found}.", call,
             f"a is {tuple(a.shape)}, b is {tuple(b.shape)}; matmul broadcasts batches",
         )  # fmt: skip
     if type_name(a) != type_name(b):
         fail(
-            f"expected scalar type {_scalar(a)} but found {_scalar(b)}", name,
+            f"expected scalar type {_scalar(a)} but found {_scalar(b)}", call,
             f"a is {type_name(a)}, b is {type_name(b)}; convert one of them",
         )  # fmt: skip
 
 
-def expanded(name: str, argument: str, x: Any, shape: tuple[int, ...]) -> Any:
+def expanded(call: Call, operand: str, x: Any, shape: tuple[int, ...]) -> Any:
     """An addend broadcast to the product's shape, as a view.
 
     Raises:
@@ -192,7 +351,7 @@ def expanded(name: str, argument: str, x: Any, shape: tuple[int, ...]) -> Any:
     if len(given) > len(shape):
         fail(
             f"the number of sizes provided ({len(shape)}) must be greater or equal to the number of dimensions in the "
-            f"tensor ({len(given)})", name, f"{argument} is {given}, the product {shape}",
+            f"tensor ({len(given)})", call, f"{call[operand]} is {given}, the product {shape}",
         )  # fmt: skip
     offset = len(shape) - len(given)
     for axis, size in enumerate(given):
@@ -200,12 +359,12 @@ def expanded(name: str, argument: str, x: Any, shape: tuple[int, ...]) -> Any:
             fail(
                 f"The expanded size of the tensor ({shape[offset + axis]}) must match the existing size ({size}) at "
                 f"non-singleton dimension {offset + axis}.  Target sizes: {list(shape)}.  Tensor sizes: {list(given)}",
-                name, f"{argument} must broadcast to the product",
+                call, f"{call[operand]} must broadcast to the product",
             )  # fmt: skip
     return x.expand(shape) if is_torch(x) else np.broadcast_to(x, shape)
 
 
-def check_addend(name: str, argument: str, x: Any, like: Any, out_type: str) -> None:
+def check_addend(call: Call, operand: str, x: Any, like: Any, out_type: str) -> None:
     """Checks the type of something that is added to a product: the operands' or the result's.
 
     Raises:
@@ -213,16 +372,39 @@ def check_addend(name: str, argument: str, x: Any, like: Any, out_type: str) -> 
     """
     if type_name(x) not in (type_name(like), out_type):
         fail(
-            f"self and mat2 must have the same dtype, but got {_scalar(x)} and {_scalar(like)}", name,
-            f"{argument} is {type_name(x)}, the product {out_type}; convert it",
+            f"self and mat2 must have the same dtype, but got {_scalar(x)} and {_scalar(like)}", call,
+            f"{call[operand]} is {type_name(x)}, the product {out_type}; convert it",
         )  # fmt: skip
 
 
-def check_bias(name: str, bias: Any, like: Any, out_type: str, shape: tuple[int, ...]) -> None:
+def addend(call: Call, c: Any, beta: float, like: Any, element: Element, shape: tuple[int, ...]) -> Any:
+    """What is added to a product, checked and broadcast to it.
+
+    Args:
+        call: The function.
+        c: The array, or None.
+        beta: Its factor.
+        like: An operand of the product.
+        element: The result's type.
+        shape: The product's shape.
+
+    Raises:
+        UsageError: There is a factor, but nothing to multiply.
+        OperandError: It has another type, or does not broadcast.
+    """
+    if c is None:
+        if beta != 0:
+            raise UsageError(f"beta: {beta:g}, but there is no {call['c']} to multiply; give c, or leave beta away.")
+        return None
+    check_addend(call, "c", c, like, element.library)
+    return expanded(call, "c", c, shape)
+
+
+def check_bias(call: Call, bias: Any, like: Any, out_type: str, shape: tuple[int, ...]) -> None:
     """Checks what is added to every row of a product.
 
     Args:
-        name: The function's name.
+        call: The function.
         bias: The array.
         like: An operand of the product.
         out_type: The result's type.
@@ -231,22 +413,22 @@ def check_bias(name: str, bias: Any, like: Any, out_type: str, shape: tuple[int,
     Raises:
         OperandError: It has another type than these, or is not one number per column.
     """
-    check_addend(name, "bias", bias, like, out_type)
+    check_addend(call, "bias", bias, like, out_type)
     if rank(bias) != 1 or bias.shape[0] != shape[-1]:
         size = bias.shape[-1] if rank(bias) else 1
         fail(
             f"The expanded size of the tensor ({shape[-1]}) must match the existing size ({size}) at non-singleton "
             f"dimension {len(shape) - 1}.  Target sizes: {[int(n) for n in shape]}.  Tensor sizes: "
-            f"{[int(n) for n in bias.shape]}", name,
-            f"bias has shape ({shape[-1]},); what has more dimensions goes to c",
+            f"{[int(n) for n in bias.shape]}", call,
+            f"bias must have shape ({shape[-1]},); what has more dimensions goes to c",
         )  # fmt: skip
 
 
-def check_out(name: str, out: Any, dtype: Any, given: Mapping[str, Any]) -> None:
+def check_out(call: Call, out: Any, dtype: Any, given: Mapping[str, Any]) -> None:
     """Checks the type of a torch tensor to write to, and that nobody asks for gradients through it.
 
     Args:
-        name: The function's name.
+        call: The function.
         out: The tensor to write to.
         dtype: The result's type.
         given: The other tensors of the call.
@@ -258,50 +440,72 @@ def check_out(name: str, out: Any, dtype: Any, given: Mapping[str, Any]) -> None
 
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*given.values(), out)):
         fail(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-            "arguments requires grad.", name, "leave out away, or call it under torch.no_grad()",
+            f"{call.function}(): functions with out=... arguments don't support automatic differentiation, but one of "
+            "the arguments requires grad.", call, f"leave {call['out']} away, or call it under torch.no_grad()",
         )  # fmt: skip
-    if out.dtype != dtype:
-        wanted = _C_NAMES.get(str(dtype).removeprefix("torch."), str(dtype))
+    check_out_type(call, out, str(dtype).removeprefix("torch."))
+
+
+def check_out_type(call: Call, out: Any, library: str) -> None:
+    """Checks that a matrix to write to has the result's type.
+
+    Raises:
+        OperandError: As torch has it for `out=`.
+    """
+    if type_name(out) != library:
         fail(
-            f"Expected out tensor to have dtype {wanted}, but got {_c(out)} instead", name,
-            "give an out of that type, or out_dtype",
+            f"Expected out tensor to have dtype {_C_NAMES[library]}, but got {_c(out)} instead", call,
+            f"{call['out']} is {type_name(out)}, the product {library}; give another, or out_dtype",
         )  # fmt: skip
 
 
-def check_settings(activation: str | None, precision: str, element: Element) -> None:
+def check_settings(activation: str | None, precision: str, element: Element, argument: str = "a") -> None:
     """Checks the names of an activation and of a precision mode, and that the mode takes the operands' type.
+
+    Args:
+        activation: The name, or None.
+        precision: The name.
+        element: The operands' type.
+        argument: What the function calls the operand that the type is from.
 
     Raises:
         UsageError: They are unknown, or it does not.
     """
-    if activation is not None and activation not in ACTIVATIONS:
-        raise UsageError(f"activation: {activation!r} is none of this package. {nearest(str(activation), ACTIVATIONS)}")
+    check_activation(activation)
     if precision != automatic.NAME:
         from tritongemm.modes import get
 
-        get(precision).of((element.name, element.name))
+        get(precision).of((element.name, element.name), argument)
 
 
-def result_element(a: Any, out: Any, out_dtype: Any) -> Element:
-    """The type of a result: what was asked for, that of an `out` of NumPy, or the operands' (bf16 for fp8).
+def check_activation(activation: Any) -> None:
+    """Checks the name of an activation.
 
     Raises:
-        UsageError: It is no type of results, or contradicts out's.
+        UsageError: It is unknown.
     """
-    own = element_of(a, "a")
-    if out_dtype is not None:
-        element = element_named(_spelled(out_dtype), "out_dtype")
-    elif out is not None and not is_torch(out):
-        element = element_of(out, "out")
-    elif own.name in FP8:
-        element = element_named("bf16")
-    else:
-        element = own
+    if activation is None or (isinstance(activation, str) and activation in ACTIVATIONS):
+        return
+    raise UsageError(f"activation: {activation!r} is none of this package. {nearest(str(activation), ACTIVATIONS)}")
+
+
+def result_element(a: Any, out_dtype: Any, argument: str = "a") -> Element:
+    """The type of a result: what was asked for, or the operands' (bf16 for fp8).
+
+    Args:
+        a: An operand.
+        out_dtype: What was asked for, or None.
+        argument: What the function calls the operand.
+
+    Raises:
+        UsageError: It is no type of results.
+    """
+    own = element_of(a, argument)
+    if out_dtype is None:
+        return element_named("bf16") if own.name in FP8 else own
+    element = element_named(_spelled(out_dtype), "out_dtype")
     if element.name not in RESULTS:
         raise UsageError(f"out_dtype: results are {', '.join(RESULTS)}, given {element.name}; quantise them after.")
-    if out is not None and not is_torch(out) and element_of(out, "out").name != element.name:
-        raise UsageError(f"out: its dtype {type_name(out)} contradicts out_dtype {element.library}; leave one away.")
     return element
 
 

@@ -353,18 +353,44 @@ def tune(
         UsageError: Arguments do not fit, a graph is being captured, or there is nothing to time.
     """
     from tritongemm import automatic, execution, modes
-    from tritongemm.operands import expanded, result_element
+    from tritongemm.operands import (
+        Call,
+        addend,
+        check_batches,
+        check_bias,
+        check_flag,
+        check_kinds,
+        check_matrices,
+        check_number,
+        check_settings,
+        result_element,
+    )
 
     try:
         from tritongemm.kernels.epilogue import Epilogue
         from tritongemm.kernels.problems import Operands
     except ImportError as error:
         raise execution.without_triton(error) from None
+    call = Call("tune")
+    check_kinds(call, {"a": a, "b": b, "c": c, "bias": bias})
+    (check_matrices if len(a.shape) == 2 else check_batches)(call, a, b)
+    check_settings(activation, precision, element_of(a, "a"))
+    alpha, beta, invariant = (
+        check_number("alpha", alpha),
+        check_number("beta", beta),
+        check_flag("invariant", invariant),
+    )
+    element, shape = result_element(a, out_dtype), (*a.shape[:-1], b.shape[-1])
+    c = addend(call, c, beta, a, element, shape)
+    if bias is not None:
+        check_bias(call, bias, a, element.library, shape)
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise UsageError(f"steps: a whole number from 0 on, given {steps!r}.")
+    if check_number("max_seconds", max_seconds) <= 0:
+        raise UsageError(f"max_seconds: a time, given {max_seconds!r}.")
     precision = automatic.resolved(precision, a)
-    if c is not None:
-        c = expanded("tune", "c", c, (*a.shape[:-1], b.shape[-1]))
-    epilogue = Epilogue(alpha=float(alpha), beta=float(beta), c=c, bias=bias, activation=activation)
-    operands = Operands.of(a, b, modes.get(precision), out_dtype=result_element(a, None, out_dtype), epilogue=epilogue)
+    epilogue = Epilogue(alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
+    operands = Operands.of(a, b, modes.get(precision), out_dtype=element, epilogue=epilogue)
     found = search(operands, invariant=invariant, steps=steps, max_seconds=max_seconds, timer=timer)
     keep(operands, invariant, found)
     return found
