@@ -95,6 +95,7 @@ def compiled(order, operands, result, shape, constants):
         "PARTS": parts, "GROUPS": groups, "A_MK": True, "B_NK": True, "UNROLL": 1, "PRECISION": "tf32", "BUFFERS": 1,
         "HALVINGS": 1, "TMA": True, "SCALED": False, "FACTORS": False, "BLOCKS": False, "ALPHA": False, "ADD": False,
         "BIAS": False, "ACTIVATION": None, "GATED": False, "SPLIT": False, "TRANSPOSED": False,
+        "KIND": "", "PIECES": 0,
         "FOLDED": order == "chained_from_registers",
     } | constants  # fmt: skip
     split, share = (True, False) if ctas == 2 else (None, None)
@@ -105,6 +106,8 @@ def compiled(order, operands, result, shape, constants):
         "c_desc": (result, [piece, rows] if given["TRANSPOSED"] else [rows, piece], split),
     }
     layouts = {name: tile_layout(*tile, types[kind], how) for name, (kind, tile, how) in tiles.items()}
+    facts = ("gate_ptr", "row_exponents", "column_exponents", "cut_exponents", "small_ptr", "ready_ptr")
+    pointers = dict.fromkeys(facts, "i32") | {"energy_ptr": "i64", "x_ptr": "fp32", "parts_ptr": operands}
     signature = {}
     for name in product_kernel.arg_names:
         if name in tiles:
@@ -114,8 +117,10 @@ def compiled(order, operands, result, shape, constants):
             signature[name] = "constexpr"
         elif name in ("alpha", "beta", "row_factors", "column_factors"):
             signature[name] = "fp32" if name in ("alpha", "beta") else "*fp32"
-        elif name.endswith(("_ptr", "exponents")):
-            signature[name] = "*i32" if name in ("gate_ptr", "row_exponents", "column_exponents") else f"*{result}"
+        elif name in pointers:
+            signature[name] = f"*{pointers[name]}"
+        elif name.endswith("_ptr"):
+            signature[name] = f"*{result}"
         else:
             signature[name] = "i64" if name.startswith("stride") else "i32"
     given["C_LAYOUT"] = layouts["c_desc"]

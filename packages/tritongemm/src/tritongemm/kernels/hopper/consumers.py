@@ -24,6 +24,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from tritongemm.kernels.hopper.cutting import cut_rows
 from tritongemm.kernels.hopper.pipeline import store
 
 
@@ -49,7 +50,7 @@ def chained(
     phase = gl.to_tensor(0)
     zero = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
     total = warpgroup_mma_init(zero)
-    for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
+    for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
         part, _, steps = tiles.part(tile)
         for step in range(steps):
@@ -165,7 +166,7 @@ def promoted_pairs(
     phase = gl.to_tensor(0)
     first = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
     second = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
-    for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
+    for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
         row = tile_m * BM + group * ROWS
         total = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
@@ -226,7 +227,7 @@ def promoted_parts(
     stage = gl.to_tensor(0)
     phase = gl.to_tensor(0)
     part = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
-    for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
+    for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
         total = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
         for _ in range(tiles.steps):
@@ -271,7 +272,7 @@ def integers(
     g0 = warpgroup_mma_init(zero)
     g1 = warpgroup_mma_init(zero)
     g2 = warpgroup_mma_init(zero)
-    for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
+    for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
         for step in range(tiles.steps):
             ring.wait_full(stage, phase)
@@ -307,10 +308,12 @@ def integers(
 
 @gluon.jit
 def consume(
-    group: gl.constexpr, c_desc, ring, tiles, leave, BM: gl.constexpr, BN: gl.constexpr, PRECISION: gl.constexpr,
-    ORDER: gl.constexpr,
+    group: gl.constexpr, c_desc, ring, tiles, leave, cutting, BM: gl.constexpr, BN: gl.constexpr,
+    PRECISION: gl.constexpr, ORDER: gl.constexpr,
 ):  # fmt: skip
-    """The consumer of this name."""
+    """The consumer of this name; programs without tiles cut rows instead."""
+    if cutting.PIECES > 0:
+        cut_rows(cutting, group, ring.GROUPS, BM)
     if ORDER == "chained":
         chained(group, c_desc, ring, tiles, leave, BM, BN, PRECISION)
     elif ORDER == "chained_from_registers":

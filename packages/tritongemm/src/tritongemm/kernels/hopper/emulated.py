@@ -13,6 +13,7 @@ lie side by side, to find their largest number first) and writes four bytes per 
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,8 +24,9 @@ from tritongemm import emulation, launches
 from tritongemm.elements import strides_of
 from tritongemm.emulation import Limits
 from tritongemm.kernels.epilogue import Epilogue
+from tritongemm.kernels.hopper.cutting import PIECE
 from tritongemm.kernels.hopper.guarding import LEAVE, rescue_kernel, verdict_kernel
-from tritongemm.kernels.hopper.launching import Gate, Scales, Shape, launch
+from tritongemm.kernels.hopper.launching import Cut, Gate, Scales, Shape, launch
 from tritongemm.kernels.hopper.matrices import multiprocessors
 from tritongemm.kernels.hopper.parts import Parts, split
 from tritongemm.kernels.hopper.warp_specialised import products
@@ -123,6 +125,62 @@ def multiply(
     return facts
 
 
+@dataclass(frozen=True)
+class Share:
+    """How much of A is cut before the product, and how much by programs that the product leaves idle.
+
+    Attributes:
+        first: Rows that are cut before.
+        programs: Programs, or clusters, that cut the others.
+    """
+
+    first: int
+    programs: int
+
+    def cut(self, a: Any, left: Parts, shape: Shape) -> Cut:
+        """The launch's share of the work."""
+        torch = sys.modules["torch"]
+        ready = torch.zeros(triton.cdiv(left.R, shape.block_m), dtype=torch.int32, device=a.device)
+        return Cut(a, left, ready, self.first, self.programs, triton.cdiv(int(left.data.shape[1]), PIECE))
+
+
+# Measured on an H200, per multiprocessor and clock: numbers that it cuts into parts of a kind while others multiply,
+# and products of fp32 numbers by way of parts.
+_CUT_RATE = {"fp16": 4.0, "int8": 3.0, "bf16": 3.0}
+_PRODUCT_RATE = {"fp16": 2048 / 3, "int8": 0.84 * 4096 / 6, "bf16": 2048 / 6}
+# Rows that are longer do not fit the registers of a warpgroup.
+_MOST_PIECES = 8
+
+
+def share_of(M: int, K: int, N: int, kind: str, shape: Shape, processors: int) -> Share | None:
+    """How to share the cutting of A's rows; None if it is not worth it.
+
+    The last round of tiles is rarely full: as many programs as there is no work for can do something else without
+    making the product longer. They cut rows in the order in which tiles need them, a group of rows of tiles at a time.
+    If they were as fast as the product goes through the rows, the first group would have to be there before; as they
+    are slower, so must what they will not manage.
+    """
+    rows, columns = triton.cdiv(M, shape.block_m), triton.cdiv(N, shape.block_n)
+    programs = processors // shape.ctas
+    rounds = triton.cdiv(rows * columns, programs)
+    busy = triton.cdiv(rows * columns, rounds)
+    spare = programs - busy
+    if rounds < 4 or spare == 0 or triton.cdiv(K, PIECE) > _MOST_PIECES or K % 16:
+        return None
+    # Rows of A that are cut in the time in which the product needs one more.
+    speed = spare * _CUT_RATE[kind] * N / (busy * _PRODUCT_RATE[kind])
+    ahead = triton.cdiv(busy, shape.group_m * columns) * shape.group_m
+    first = max(ahead, math.ceil(rows - speed * (rows - ahead)))
+    return None if first >= rows else Share(first * shape.block_m, spare)
+
+
+def _share(a: Any, N: int, plan: Emulation, shape: Shape) -> Share | None:
+    M, K = (int(n) for n in a.shape)
+    if a.stride(1) != 1 or a.stride(0) % 4 or a.data_ptr() % 16 or (plan.chunk is not None and plan.chunk < K):
+        return None
+    return share_of(M, K, N, plan.kind, shape, multiprocessors(a.device.index))
+
+
 _NO_LIMITS = Limits(2**31 - 1, None, None, emulation.KEEP)
 
 
@@ -132,8 +190,12 @@ def _guarded(
 ) -> None:  # fmt: skip
     """Splits, decides, multiplies, rescues; all but the launches themselves only if `unless` does not hold KEEP."""
     M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
-    left = split(a, plan.kind, unless) if left is None else left
     right = split(b.t(), plan.kind, unless) if right is None else right
+    share = _share(a, N, plan, shape) if left is None and unless is None else None
+    if share is not None:
+        left = split(a, plan.kind, until=share.first)
+        _multiply_parts(left, right, out, shape, K, epilogue, plan, None, share.cut(a, left, shape))
+    left = split(a, plan.kind, unless) if left is None else left
     allowed = _NO_LIMITS if limits is None else limits
     launch_kernel(
         verdict_kernel, (1,), left.exponents, left.energy, left.small, right.exponents, right.energy, right.small,
@@ -142,19 +204,21 @@ def _guarded(
         ENERGY=allowed.worst_inverse is not None, GATED=unless is not None,
         BLOCK=min(8192, triton.next_power_of_2(max(M, N))), num_warps=32,
     )  # fmt: skip
-    gate = None if limits is None else Gate(facts, emulation.KEEP)
-    _multiply_parts(left, right, out, shape, K, epilogue, plan, gate)
+    if share is None:
+        gate = None if limits is None else Gate(facts, emulation.KEEP)
+        _multiply_parts(left, right, out, shape, K, epilogue, plan, gate)
     _rescue(a, b, out, epilogue, facts, left, right, limits is not None)
 
 
 def _multiply_parts(
-    left: Parts, right: Parts, out: Any, shape: Shape, K: int, epilogue: Epilogue, plan: Emulation, gate: Gate | None
-) -> None:
+    left: Parts, right: Parts, out: Any, shape: Shape, K: int, epilogue: Epilogue, plan: Emulation, gate: Gate | None,
+    cut: Cut | None = None,
+) -> None:  # fmt: skip
     scales = None if plan.kind == "bf16" else Scales(left.exponents, right.exponents)
     step = K if plan.chunk is None else plan.chunk
     given: dict[str, Any] = {"part_rows": (left.rows, right.rows), "gate": gate}
     if step >= K:
-        launch(left.data, right.data.t(), out, shape, K=K, scales=scales, epilogue=epilogue, **given)
+        launch(left.data, right.data.t(), out, shape, K=K, scales=scales, epilogue=epilogue, cut=cut, **given)
         return
     torch = sys.modules["torch"]
     sums = torch.empty(out.shape, dtype=torch.float32, device=out.device)

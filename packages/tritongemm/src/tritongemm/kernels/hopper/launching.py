@@ -76,6 +76,27 @@ class Gate:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Rows of A that the product's own programs cut into parts.
+
+    Attributes:
+        x: (M, K) fp32 matrix with contiguous rows; K, its stride and address as `cutting` takes them.
+        left: Its `parts.Parts`, cut up to row `first`.
+        ready: int32 zeros, one per row of tiles.
+        first: First row that is not cut, a multiple of a tile's rows.
+        programs: Programs (clusters) that cut.
+        pieces: Pieces of a row.
+    """
+
+    x: Any
+    left: Any
+    ready: Any
+    first: int
+    programs: int
+    pieces: int
+
+
+@dataclass(frozen=True)
 class Scales:
     """Powers of two that rows and columns of an emulated product are multiplied by, as int32 tensors."""
 
@@ -111,6 +132,7 @@ def launch(
     epilogue: Epilogue | None = None,
     gate: Gate | None = None,
     share: int = 0,
+    cut: Cut | None = None,
     transposed: bool = False,
 ) -> None:
     """Computes a product on the GPU of its operands.
@@ -129,6 +151,7 @@ def launch(
         epilogue: What happens to the sums.
         gate: When to compute at all.
         share: Steps of BLOCK_K per part of k, for `out` of shape (parts, M, N), contiguous; 0: k is not cut.
+        cut: Rows of A that are cut meanwhile.
         transposed: a and b are the operands of the result's transpose: (N, K) and (K, M). `out`, the scales and the
             epilogue remain those of the result.
     """
@@ -157,7 +180,9 @@ def launch(
         along_factors = (row, column, row_step, column_step)
     along_c = (0, 0) if c is None else strides_of(c, "c")
     tiles = -(-M // across) * -(-N // along) * (int(sums.shape[0]) if split_k else 1)
-    programs = min(tiles, multiprocessors(out.device.index) // shape.ctas)
+    programs = multiprocessors(out.device.index) // shape.ctas
+    if cut is None:
+        programs = min(tiles, programs)
     launches.launch(
         product_kernel,
         (programs,),
@@ -172,6 +197,7 @@ def launch(
         out if scales is None else scales.rows,
         out if scales is None else scales.columns,
         out if gate is None else gate.verdict,
+        *_cut_tensors(cut, out),
         0 if gate is None else gate.value,
         float(epilogue.alpha),
         float(epilogue.beta),
@@ -185,6 +211,7 @@ def launch(
         *along_c,
         0 if bias is None else strides_of(bias, "bias")[0],
         *along_factors,
+        *_cut_sizes(cut),
         ORDER=shape.order,
         BLOCK_M=shape.block_m,
         BLOCK_N=shape.block_n,
@@ -210,6 +237,8 @@ def launch(
         ACTIVATION=epilogue.activation,
         GATED=gate is not None,
         SPLIT=split_k,
+        KIND="" if cut is None else cut.left.kind,
+        PIECES=0 if cut is None else cut.pieces,
         TRANSPOSED=transposed,
         FOLDED=shape.order == "chained_from_registers",
         num_warps=4,
@@ -219,6 +248,20 @@ def launch(
     )
 
 
+def _cut_tensors(cut: Cut | None, other: Any) -> tuple[Any, ...]:
+    if cut is None:
+        return (other,) * 6
+    left = cut.left
+    return cut.x, left.data, left.exponents, left.energy, left.small, cut.ready
+
+
+def _cut_sizes(cut: Cut | None) -> tuple[int, ...]:
+    if cut is None:
+        return (0,) * 5
+    pitch = int(cut.left.data.shape[1])
+    return cut.first, cut.programs, int(cut.x.stride(0)), pitch, int(cut.left.rows) * pitch
+
+
 def _along(scale: Any, axis: int) -> int:
     """Elements from one row's (column's) scale to the next; 0 where one scale is for all."""
     if scale is None or math.prod(scale.shape) == 1:
@@ -226,4 +269,4 @@ def _along(scale: Any, axis: int) -> int:
     return int(strides_of(scale, "scale")[axis])
 
 
-__all__ = ["BlockScales", "Gate", "Scales", "Shape", "launch"]
+__all__ = ["BlockScales", "Cut", "Gate", "Scales", "Shape", "launch"]

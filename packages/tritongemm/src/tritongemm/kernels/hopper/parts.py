@@ -42,13 +42,15 @@ class Parts:
     small: Any
 
 
-def split(x: Any, kind: str, unless: Any = None) -> Parts:
+def split(x: Any, kind: str, unless: Any = None, until: int | None = None) -> Parts:
     """The parts of a matrix's rows.
 
     Args:
         x: (R, K) fp32 CUDA tensor of any strides; B is passed as its transpose.
         kind: "fp16", "int8" or "bf16".
         unless: int32 tensor; nothing is cut if it holds 0, the verdict that a product stands already.
+        until: Rows to cut now, of a matrix with contiguous rows; all if not given. The others' parts and facts are
+            whatever was in memory.
 
     Returns:
         The parts.
@@ -83,8 +85,8 @@ def split(x: Any, kind: str, unless: Any = None) -> Parts:
         resident = pitch <= _LONGEST_RESIDENT
         block = triton.next_power_of_2(pitch) if resident else 8192
         launch(
-            split_rows_kernel, (R,), x, data, exponents, energy, small, K, pitch, rows * pitch, *strides,
-            KIND=kind, BLOCK=block, RESIDENT=resident, GATED=unless is not None,
+            split_rows_kernel, (R if until is None else until,), x, data, exponents, energy, small, K, pitch,
+            rows * pitch, *strides, KIND=kind, BLOCK=block, RESIDENT=resident, GATED=unless is not None,
             num_warps=max(1, min(16, block // 1024)), enable_fp_fusion=True,
         )  # fmt: skip
     return Parts(kind, data, rows, R, K, exponents, energy, small)

@@ -26,6 +26,8 @@ class Tiles:
 
     A program that takes no part, because a guard chose another kernel, sees `count` = 0. With SPLIT every tile occurs
     once per part of k: `share` steps each, the last part what is left.
+
+    This program's tiles are `first`, `first + stride`, ...; programs that do something else have none.
     """
 
     rows: gl.tensor
@@ -33,6 +35,8 @@ class Tiles:
     steps: gl.tensor
     count: gl.tensor
     share: gl.tensor
+    first: gl.tensor
+    stride: gl.tensor
     GROUP: gl.constexpr
     SPLIT: gl.constexpr
 
@@ -157,6 +161,7 @@ def load_tiles(
     b_desc,
     ring,
     tiles,
+    cutting,
     a_rows,
     b_rows,
     BM: gl.constexpr,
@@ -167,6 +172,7 @@ def load_tiles(
     """The producer warp: every stage of every tile, in the consumers' order.
 
     Args:
+        cutting: Who cuts the rows of A that are not cut yet.
         a_rows: Rows between the parts of A, which lie below each other in memory.
         b_rows: Rows between the parts of B.
         UNROLL: Steps over k are rounded up to a multiple of this; those beyond K load zeros.
@@ -176,8 +182,9 @@ def load_tiles(
     CLUSTER: gl.constexpr = gl.num_ctas() == 2
     stage = gl.to_tensor(0)
     phase = gl.to_tensor(0)
-    for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
+    for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
+        cutting.wait_for(tile_m, BM)
         _, first, steps = tiles.part(tile)
         for step in range(first, first + (steps + UNROLL - 1) // UNROLL * UNROLL):
             mbarrier.wait(ring.empty.index(stage), phase ^ 1)
@@ -319,7 +326,8 @@ def finish(total, leave, row, column):
     live_n = n < leave.N
     zero = gl.zeros(total.shape, gl.float32, LAYOUT)
     if leave.SCALED:
-        rows = gl.load(leave.row_exponents + m, mask=live_m, other=0)
+        # Past the first cache, which may hold what stood there before the row was cut.
+        rows = gl.load(leave.row_exponents + m, mask=live_m, other=0, cache_modifier=".cg")
         columns = gl.load(leave.column_exponents + n, mask=live_n, other=0)
         total = scaled(total, rows[:, None] + columns[None, :])
         # -0 becomes +0, as in every other kernel. Not `total + 0.0`: a compiler may fuse that with the multiplication,

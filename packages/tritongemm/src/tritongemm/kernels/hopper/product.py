@@ -6,6 +6,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from tritongemm.kernels.hopper.consumers import consume
+from tritongemm.kernels.hopper.cutting import Cutting
 from tritongemm.kernels.hopper.pipeline import Exit, Tiles, load_tiles, make_ring
 
 _SIZES = [
@@ -25,6 +26,11 @@ _SIZES = [
     "step_sa",
     "step_sb",
     "gate_value",
+    "first_row",
+    "cutters",
+    "stride_x",
+    "pitch",
+    "part",
 ]
 
 
@@ -41,6 +47,12 @@ def product_kernel(
     row_exponents,
     column_exponents,
     gate_ptr,
+    x_ptr,
+    parts_ptr,
+    cut_exponents,
+    energy_ptr,
+    small_ptr,
+    ready_ptr,
     gate_value,
     alpha,
     beta,
@@ -59,6 +71,11 @@ def product_kernel(
     stride_sb,
     step_sa,
     step_sb,
+    first_row,
+    cutters,
+    stride_x,
+    pitch,
+    part,
     ORDER: gl.constexpr,
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
@@ -84,6 +101,8 @@ def product_kernel(
     ACTIVATION: gl.constexpr,
     GATED: gl.constexpr,
     SPLIT: gl.constexpr,
+    KIND: gl.constexpr,
+    PIECES: gl.constexpr,
     TRANSPOSED: gl.constexpr,
     FOLDED: gl.constexpr,
 ):
@@ -99,6 +118,9 @@ def product_kernel(
         TRANSPOSED: The tiles are those of C's transpose: B and A change places, and blocks lie in its rows and columns.
         FOLDED: Whether the order of summation leaves rows of sums in the order of `pipeline.unfolded`.
         ORDER: Name of one of the functions of `consumers`.
+        x_ptr, parts_ptr, cut_exponents, energy_ptr, small_ptr, ready_ptr, first_row, stride_x, pitch, part, KIND,
+            PIECES: See `Cutting`; anything if PIECES is 0.
+        cutters: Programs that cut rows of A, those with the lowest numbers.
     """
     if TRANSPOSED:
         rows = gl.cdiv(N, BLOCK_M)
@@ -112,7 +134,16 @@ def product_kernel(
         count = count * gl.cdiv(steps, share)
     if GATED:
         count = gl.where(gl.load(gate_ptr) == gate_value, count, 0)
-    tiles = Tiles(rows, columns, steps, count, share, GROUP_M, SPLIT)  # type: ignore[call-arg]
+    begin = gl.program_id(0)
+    stride = gl.num_programs(0)
+    if PIECES > 0:
+        begin = gl.where(begin < cutters, count, begin - cutters)
+        stride -= cutters
+    tiles = Tiles(rows, columns, steps, count, share, begin, stride, GROUP_M, SPLIT)  # type: ignore[call-arg]
+    cutting = Cutting(  # type: ignore[call-arg]
+        x_ptr, parts_ptr, cut_exponents, energy_ptr, small_ptr, ready_ptr, first_row, M, K, stride_x, pitch, part,
+        cutters, KIND, PIECES,
+    )  # fmt: skip
     ring = make_ring(a_desc, b_desc, STAGES, PARTS, GROUPS, A_MK, B_NK)
     HEIGHT: gl.constexpr = BLOCK_N >> HALVINGS if TRANSPOSED else BLOCK_M // GROUPS
     WIDTH: gl.constexpr = BLOCK_M // GROUPS if TRANSPOSED else BLOCK_N >> HALVINGS
@@ -127,9 +158,9 @@ def product_kernel(
         # 128·(240 + 240) + 128·24 registers are the 168 per thread that the kernel starts with.
         gl.warp_specialize(
             [
-                (consume, (0, c_desc, ring, tiles, leave, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
-                (consume, (1, c_desc, ring, tiles, leave, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
-                (load_tiles, (a_desc, b_desc, ring, tiles, a_rows, b_rows, BLOCK_M, BLOCK_N, BLOCK_K, UNROLL)),
+                (consume, (0, c_desc, ring, tiles, leave, cutting, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
+                (consume, (1, c_desc, ring, tiles, leave, cutting, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
+                (load_tiles, (a_desc, b_desc, ring, tiles, cutting, a_rows, b_rows, BLOCK_M, BLOCK_N, BLOCK_K, UNROLL)),
             ],
             [4, 1],
             [240, 24],
@@ -137,8 +168,8 @@ def product_kernel(
     else:
         gl.warp_specialize(
             [
-                (consume, (0, c_desc, ring, tiles, leave, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
-                (load_tiles, (a_desc, b_desc, ring, tiles, a_rows, b_rows, BLOCK_M, BLOCK_N, BLOCK_K, UNROLL)),
+                (consume, (0, c_desc, ring, tiles, leave, cutting, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
+                (load_tiles, (a_desc, b_desc, ring, tiles, cutting, a_rows, b_rows, BLOCK_M, BLOCK_N, BLOCK_K, UNROLL)),
             ],
             [1],
             [24],

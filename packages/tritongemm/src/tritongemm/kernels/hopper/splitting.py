@@ -22,8 +22,9 @@ import triton.language as tl
 KINDS = {"fp16": 2, "int8": 3, "bf16": 3}
 """Kinds of parts, and how many of them."""
 
-_MAGIC = tl.constexpr(12582912.0)  # 1.5·2**23
-_MAGIC_BITS = tl.constexpr(0x4B400000)
+_MAGIC = tl.constexpr(8388608.0)  # 2**23
+_MAGIC_BITS = tl.constexpr(0x4B000000)
+_HALVES = tl.constexpr(0x808080)
 _MOST_DIGITS = tl.constexpr(8355711)
 _LARGEST_BF16 = tl.constexpr(3.3895313892515355e38)
 _SPECIAL = tl.constexpr(1 << 30)
@@ -64,21 +65,22 @@ def finite_part(x, KIND: tl.constexpr):
 
 @triton.jit
 def nearest_integer(v):
-    """fp32 |v| <= 2**22 to the nearest integer, ties to even, as fp32 and as int32.
+    """fp32 |v| < 2**23 to the nearest integer, ties to even, as int32.
 
-    Adding 1.5·2**23 pushes the fraction out of the 24 bits; the integer is then in the low bits of the sum.
+    Adding 2**23 pushes the fraction out of the 24 bits; the magnitude is then in the low bits of the sum.
     """
-    pushed = v + _MAGIC
-    return pushed - _MAGIC, pushed.to(tl.int32, bitcast=True) - _MAGIC_BITS
+    magnitude = (tl.abs(v) + _MAGIC).to(tl.int32, bitcast=True) - _MAGIC_BITS
+    sign = v.to(tl.int32, bitcast=True) >> 31
+    return (magnitude ^ sign) - sign
 
 
 @triton.jit
-def digits_of(v):
-    """The nearest integer of fp32 |v| < 2**23, ties to even, as upper·256 + low with low in [-128, 127]."""
-    high, upper = nearest_integer(v * 0.00390625)
-    _, low = nearest_integer(v - high * 256.0)  # exact: at most 128 is left
-    carry = (low + 128) >> 8
-    return upper + carry, low - (carry << 8)
+def digits_of(q):
+    """Integers |q| <= 8355711 as three bytes of a number: each byte is a signed digit, the lowest the least.
+
+    Adding 128 to every digit makes a carry of each borrow; flipping the top bit of a byte takes 128 away again.
+    """
+    return (q + _HALVES) ^ _HALVES
 
 
 @triton.jit
@@ -88,9 +90,8 @@ def shift_for(largest, KIND: tl.constexpr):
         return 14 - exponent_of(largest)
     elif KIND == "int8":
         shift = 22 - exponent_of(largest)
-        upper, low = digits_of(times_power(largest, shift))
         # 2**23 - 1 in three signed bytes needs one more bit at the top than there is.
-        return tl.where(upper * 256 + low > _MOST_DIGITS, shift - 1, shift)
+        return tl.where(nearest_integer(times_power(largest, shift)) > _MOST_DIGITS, shift - 1, shift)
     else:
         return (largest != largest).to(tl.int32)  # 0 in largest's shape
 
@@ -118,19 +119,19 @@ def store_parts(x, shift, at, part, live, KIND: tl.constexpr):
         return shift, (tl.abs(v) < 0.125) & (x != 0)
     elif KIND == "int8":
         v = times_power(x, shift)
-        upper, low = digits_of(v)
-        middle = ((upper + 128) & 255) - 128
-        tl.store(at, ((upper - middle) >> 8).to(tl.int8), mask=live)
-        tl.store(at + part, middle.to(tl.int8), mask=live)
-        tl.store(at + 2 * part, low.to(tl.int8), mask=live)
-        return (upper + 64) >> 7, (tl.abs(v) < 0.5) & (x != 0)
+        q = nearest_integer(v)
+        digits = digits_of(q)
+        tl.store(at, (digits >> 16).to(tl.int8), mask=live)
+        tl.store(at + part, (digits >> 8).to(tl.int8), mask=live)
+        tl.store(at + part + part, digits.to(tl.int8), mask=live)
+        return (q + 16512) >> 15, (tl.abs(v) < 0.5) & (x != 0)  # without the low digit, rounded to nine bits
     else:
         high = x.to(tl.bfloat16)
         rest = x - high.to(tl.float32)
         middle = rest.to(tl.bfloat16)
         tl.store(at, high, mask=live)
         tl.store(at + part, middle, mask=live)
-        tl.store(at + 2 * part, (rest - middle.to(tl.float32)).to(tl.bfloat16), mask=live)
+        tl.store(at + part + part, (rest - middle.to(tl.float32)).to(tl.bfloat16), mask=live)
         return shift, x != x
 
 

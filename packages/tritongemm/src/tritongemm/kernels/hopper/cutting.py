@@ -1,0 +1,127 @@
+"""Cuts rows of A into parts while other programs multiply.
+
+A product of 2048 tiles takes 16 rounds of 128 multiprocessors and as many of 132. The four that the last round leaves
+idle cut rows of A instead, in the order in which the others need them: the memory, which a product hardly uses, works
+at the same time as the matrix unit. A counter per row of tiles says how many of its rows are cut; the loading warp of a
+tile waits for all of them. Programs that cut have the lowest numbers and wait for nothing, so nobody waits in vain.
+"""
+
+from __future__ import annotations
+
+from triton import aggregate
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from tritongemm.kernels.hopper.splitting import (
+    _ROW_OF_ZEROS,
+    _SPECIAL,
+    exponent_for,
+    finite_part,
+    shift_for,
+    store_parts,
+)
+
+PIECE = 1024
+"""Numbers of a row that a warpgroup has in one tensor; a row is held in registers, in several of them."""
+
+_PIECE = gl.constexpr(PIECE)
+_ROWS = gl.constexpr(2)
+
+
+@aggregate
+class Cutting:
+    """What is cut by whom.
+
+    Attributes:
+        x: A's first number, `stride` numbers between rows, K of them in a row.
+        parts: Where parts go, `pitch` elements between rows, `part` between the parts of a number.
+        exponents: As `parts.Parts`, like `energy` and `small`.
+        ready: Rows that are cut, per row of tiles from the one of row `first` on.
+        first: Rows before it are cut already.
+        M: Rows.
+        programs: How many programs cut.
+        KIND: Kind of parts.
+        PIECES: Pieces of a row; 0 if nothing is cut.
+    """
+
+    x: gl.tensor
+    parts: gl.tensor
+    exponents: gl.tensor
+    energy: gl.tensor
+    small: gl.tensor
+    ready: gl.tensor
+    first: gl.tensor
+    M: gl.tensor
+    K: gl.tensor
+    stride: gl.tensor
+    pitch: gl.tensor
+    part: gl.tensor
+    programs: gl.tensor
+    KIND: gl.constexpr
+    PIECES: gl.constexpr
+
+    @gluon.jit
+    def wait_for(self, tile_m, BM: gl.constexpr):
+        """Waits until all rows of a row of tiles are cut, and lets the copy engine see them."""
+        if self.PIECES > 0:
+            row = tile_m * BM
+            wanted = gl.where(row >= self.first, gl.minimum(BM, self.M - row), 0)
+            while gl.load(self.ready + tile_m, volatile=True) < wanted:
+                pass
+            gl.inline_asm("fence.acq_rel.gpu; fence.proxy.async.global;", "~{memory}")
+
+
+@gluon.jit
+def cut_rows(cutting, group: gl.constexpr, GROUPS: gl.constexpr, BM: gl.constexpr):
+    """A warpgroup's share of the rows, two at a time in each program of a cluster."""
+    ROWS: gl.constexpr = _ROWS * gl.num_ctas()
+    LAYOUT: gl.constexpr = gl.BlockedLayout(
+        [1, 8], [1, 32], [1, 4], [1, 0], cga_layout=[[1, 0]] if gl.num_ctas() == 2 else []
+    )
+    KIND: gl.constexpr = cutting.KIND
+    # The launcher sees to it that these are such multiples.
+    K = cutting.K // 16 * 16
+    pitch = cutting.pitch // 64 * 64
+    part = cutting.part // 64 * 64
+    stride = cutting.stride // 4 * 4
+    depth = gl.arange(0, _PIECE, gl.SliceLayout(0, LAYOUT))
+    worker = gl.program_id(0) * GROUPS + group
+    end = gl.where(gl.program_id(0) < cutting.programs, cutting.M, 0)
+    for start in range(cutting.first + worker * ROWS, end, cutting.programs * GROUPS * ROWS):
+        r = start + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
+        live = r < cutting.M
+        from_x = cutting.x + r.to(gl.int64)[:, None] * stride
+        at = cutting.parts + r.to(gl.int64)[:, None] * pitch
+        xs = ()
+        marks = gl.zeros([ROWS, _PIECE], gl.int32, LAYOUT)
+        running = gl.zeros([ROWS, _PIECE], gl.float32, LAYOUT)
+        for p in gl.static_range(cutting.PIECES):
+            k = depth + p * _PIECE
+            xs += (gl.load(from_x + k[None, :], mask=live[:, None] & (k < K)[None, :], other=0.0),)  # type: ignore[assignment]
+        finite = ()
+        for p in gl.static_range(cutting.PIECES):
+            x, special = finite_part(xs[p], KIND)
+            finite += (x,)  # type: ignore[assignment]
+            running = gl.maximum(running, gl.abs(x))
+            marks += special.to(gl.int32) << 16
+        largest = gl.max(running, 1)
+        shift = shift_for(largest, KIND)
+        squares = gl.zeros([ROWS, _PIECE], gl.int32, LAYOUT)
+        for p in gl.static_range(cutting.PIECES):
+            k = depth + p * _PIECE
+            stored = live[:, None] & (k < pitch)[None, :]
+            integers, small = store_parts(finite[p], shift[:, None], at + k[None, :], part, stored, KIND)
+            marks += small.to(gl.int32)
+            if KIND == "int8":
+                squares += integers * integers
+        counts = gl.sum(marks, 1)
+        gl.store(cutting.exponents + r, exponent_for(shift, KIND), mask=live)
+        if KIND == "int8":
+            energy = gl.sum(squares, 1).to(gl.int64)
+            gl.store(cutting.energy + r, gl.where(largest > 0, energy, _ROW_OF_ZEROS), mask=live)
+        flags = gl.where((counts >> 16) > 0, _SPECIAL, 0)
+        gl.store(cutting.small + r, (counts & 65535) + flags, mask=live)
+        # What this warpgroup wrote is there for every copy engine before the count says so.
+        gl.inline_asm("fence.proxy.async.global;", "~{memory}")
+        gl.barrier()
+        gl.atomic_add(cutting.ready + r // BM, gl.full([ROWS], 1, gl.int32, r.type.layout), mask=live, sem="release")
