@@ -15,6 +15,7 @@ from typing import Any
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from tritongemm import launches
 from tritongemm.kernels.hopper.copying import pad, transpose
 
 _BYTES = 16
@@ -77,14 +78,17 @@ def readable(x: Any, axis: int | None = None) -> tuple[Any, int]:
 
 
 def _copy(x: Any, out: Any) -> None:
-    """out = x, out with contiguous rows."""
-    large = x.numel() >= _WORTH_TILES
-    if large and x.stride(0) == 1 and x.stride(1) != 1:
-        transpose(x.t(), out)
-    elif large and x.stride(1) == 1 and x.element_size() in (2, 4):
+    """out = x; out is `padded`."""
+    apart = x.stride(1) == 1 and x.element_size() in (2, 4)
+    if x.numel() < _WORTH_TILES or not (apart or x.stride(0) == 1):
+        out.copy_(x)
+        return
+    if apart:
         pad(x, out)
     else:
-        out.copy_(x)
+        transpose(x.t(), out)
+    # Kernels of ours make it again when the call is launched from memory.
+    launches.workspace(out._base)
 
 
 def storable(out: Any) -> bool:
