@@ -153,8 +153,6 @@ def test_the_planted_kernel_without_mistake_passes():
             ["from column 64 on", "only the products k < 768 of 777", "K is a multiple of 32"],
         ),
         ("first step skipped", ["the first 32 products are left out", "wrong for whole tiles too"]),
-        ("bf16 operands", ["both operands are converted to a 16-bit type first"]),
-        ("fp16 sum", ["Computed without any rounding it is the matrix product", "a narrower type on the way", "fp16"]),
         ("second step twice", ["are counted twice"]),
         ("negated", ["the product with the opposite sign"]),
         ("doubled", ["2 times the product"]),
@@ -174,6 +172,19 @@ def test_a_planted_mistake_is_a_fail_and_is_named(mistake, words):
     assert "A (planted_kernel)" in told(result)
     if mistake != "mask forgotten":
         assert "B (blocked_kernel) is the matrix product in all" in told(result)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [("bf16 operands", "both operands are converted to a 16-bit type first"), ("fp16 sum", "fp16")],
+)
+def test_a_planted_conversion_is_a_fail_and_is_rounding(mistake, words):
+    result = planted(mistake)
+    assert result.status == "FAIL"
+    assert "Another precision: this is rounding, no other algebra. A (planted_kernel)" in told(result)
+    assert "a conversion to a narrower type (tritongemm_audit_kernels.py:" in told(result)
+    assert words in told(result)
+    assert "Different algebra" not in told(result)
 
 
 def test_a_mistake_that_both_kernels_share_is_no_pass():

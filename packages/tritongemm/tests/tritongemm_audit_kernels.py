@@ -138,6 +138,87 @@ def planted_kernel(
     tl.store(c + m[:, None] * stride_cm + n[None, :] * stride_cn, total, mask=inside)
 
 
+@triton.jit
+def epilogue_kernel(
+    a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    HOW: tl.constexpr = "plain", STOP: tl.constexpr = 0,
+    BLOCK_M: tl.constexpr = 16, BLOCK_N: tl.constexpr = 16, BLOCK_K: tl.constexpr = 32,
+):  # fmt: skip
+    """A tiled product to which something is done, by name: much of it harmless to numbers, and not to payloads."""
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    k = tl.arange(0, BLOCK_K)
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float16 if HOW == "fp16 sum" else tl.float32)
+    for start in range(0, K // BLOCK_K * BLOCK_K if STOP else K, BLOCK_K):
+        live = start + k < K
+        x = tl.load(a + m[:, None] * stride_am + (start + k)[None, :] * stride_ak,
+                    mask=(m < M)[:, None] & live[None, :], other=0.0)  # fmt: skip
+        y = tl.load(b + (start + k)[:, None] * stride_bk + n[None, :] * stride_bn,
+                    mask=live[:, None] & (n < N)[None, :], other=0.0)  # fmt: skip
+        if HOW == "operands without NaN":
+            x = tl.where(x == x, x, 0.0)
+            y = tl.where(y == y, y, 0.0)
+        if HOW == "fp16 operands":
+            x = x.to(tl.float16).to(tl.float32)
+            y = y.to(tl.float16).to(tl.float32)
+        if HOW == "rows scaled":
+            largest = tl.max(tl.abs(x), axis=1)
+            largest = tl.where(largest > 0, largest, 1.0)
+            total += tl.dot(x / largest[:, None], y, input_precision="ieee") * largest[:, None]
+        elif HOW == "fp16 sum":
+            total = (total.to(tl.float32) + tl.dot(x, y, input_precision="ieee")).to(tl.float16)
+        else:
+            total = tl.dot(x, y, total, input_precision="ieee")
+    if HOW == "NaN to zero" or HOW == "one row halved":
+        total = tl.where(total == total, total, 0.0)
+    if HOW == "one row halved":
+        total = tl.where((m == 3)[:, None], 0.5 * total, total)
+    if HOW == "clamp to fp16":
+        total = tl.clamp(total, -65504.0, 65504.0)
+    if HOW == "minimum and maximum":
+        total = tl.minimum(tl.maximum(total, -3e38), 3e38)
+    if HOW == "flush the tiny":
+        total = tl.where(tl.abs(total) < 1e-30, 0.0, total)
+    if HOW == "sign and size":
+        total = tl.where(total < 0, -tl.abs(total), tl.abs(total))
+    if HOW == "two relus":
+        total = tl.maximum(total, 0.0) - tl.maximum(-total, 0.0)
+    if HOW == "two halves":
+        total = total * 0.5 + total * 0.5
+    if HOW == "three thirds":
+        total = total * 3.0 / 3.0
+    if HOW == "bits and back":
+        total = total.to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)
+    if HOW == "fp64 and back":
+        total = total.to(tl.float64).to(tl.float32)
+    if HOW == "zero times":
+        total = total + 0.0 * total
+    if HOW == "clamp to 1":
+        total = tl.clamp(total, -1.0, 1.0)
+    if HOW == "relu":
+        total = tl.maximum(total, 0.0)
+    if HOW == "relu by comparison":
+        total = tl.where(total > 0, total, 0.0)
+    if HOW == "sign":
+        total = tl.where(total > 0, 1.0, -1.0)
+    if HOW == "flush below 1":
+        total = tl.where(tl.abs(total) < 1.0, 0.0, total)
+    if HOW == "absolute value":
+        total = tl.abs(total)
+    if HOW == "minus the absolute value":
+        total = -tl.abs(total)
+    if HOW == "leaky relu":
+        total = tl.where(total > 0, total, 0.01 * total)
+    if HOW == "gelu":
+        total = total * 0.5 * (1 + tl.erf(total * 0.70710678))
+    if HOW == "whole numbers":
+        total = tl.floor(total + 0.5)
+    if HOW == "bf16 result":
+        total = total.to(tl.bfloat16).to(tl.float32)
+    inside = (m < M)[:, None] & (n < N)[None, :]
+    tl.store(c + m[:, None] * stride_cm + n[None, :] * stride_cn, total.to(c.dtype.element_ty), mask=inside)
+
+
 @triton.autotune(
     configs=[
         triton.Config({"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 16, "BLOCK_SIZE_K": 16, "GROUP_SIZE_M": 2}, num_warps=2),

@@ -25,7 +25,7 @@ import numpy as np
 import numfmt
 from numfmt import FloatFormat
 from tritongemm.auditing.regions import roughly
-from tritongemm.auditing.symptoms import PRECISION, Symptom, Wrong, symptom
+from tritongemm.auditing.symptoms import EPILOGUE, PRECISION, Symptom, Wrong, symptom
 from tritongemm.elements import ELEMENTS, Element, element_of, is_typed, values_of
 from tritongemm.errors import UsageError
 from tritongemm.orders import SummationOrder
@@ -194,6 +194,8 @@ class Closeness:
             advice = ""
             if found.kind == PRECISION:
                 advice = " If that is intended, name the mode with precision=...; otherwise find the conversion."
+            if found.kind == EPILOGUE:
+                advice = " Of epilogues alpha, beta, c and bias can be given here; compare what goes into any other."
             return f"This looks like {found.kind}: {found.text}.{advice}"
         if 20 * self.certain < self.wrong:
             return (

@@ -47,6 +47,8 @@ _LONGEST = 1 << 15
 # The first trials, without which tails and strides are not known to be right.
 ESSENTIAL = 4
 NOT_APPLICABLE = "not applicable"
+# How the reason begins when the compiler's pass does not take a kernel.
+NO_FPSAN = "Triton's FpSan does not run it"
 # Constants that say how many tiles are taken together, or how many programs share all tiles.
 _TILES_TOGETHER = re.compile(r"GROUP.*|NUM_?(SMS?|PROGRAMS|PROGS)", re.IGNORECASE)
 
@@ -105,7 +107,10 @@ class AlgebraEvidence:
         diagnosis: What is different, in sentences.
         conversions: What was assumed of conversions between float types, if anything.
         absent: By kernel letter, why a kernel has no payloads.
-        checked: By letter of such a kernel, in how many products its numbers were compared with float64.
+        checked: By letter of such a kernel, in how many products its numbers agree with float64.
+        exact: By letter of a kernel whose payloads differ from the product's though its numbers do not, in how many
+            products it was computed without rounding to see that.
+        imprecise: By letter of such a kernel, where its floats are further off than they may be, and how.
         outside: By kernel letter, the first access outside of the matrices.
         seconds: Time taken.
     """
@@ -121,6 +126,8 @@ class AlgebraEvidence:
     conversions: str = ""
     absent: dict[str, str] = field(default_factory=dict)
     checked: dict[str, int] = field(default_factory=dict)
+    exact: dict[str, int] = field(default_factory=dict)
+    imprecise: dict[str, str] = field(default_factory=dict)
     outside: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -325,7 +332,10 @@ def _payloads(
         return device.run(c, a, b, dtypes, domain=PAYLOADS, layout=layout, version=version)
     except NoPayloads as error:
         evidence.absent[c.letter] = str(error)
-    except fpsan_tools.FpsanError as error:
+    except (fpsan_tools.FpsanError, KernelFailed) as error:
+        if device.kind == "gpu" and not isinstance(error, fpsan_tools.OutOfBounds):
+            evidence.absent[c.letter] = f"{NO_FPSAN} ({one_line(error)})"
+            return None
         if "by construction" not in str(error):
             raise
         evidence.absent[c.letter] = "its operands are split before payloads see them, so its payloads are its own"

@@ -15,8 +15,11 @@ class OutOfTime(KernelFailed):
 
 
 class Watch:
-    """Stops evaluations of kernels after a time, and remembers loads with a mask and no `other`: an observer for
-    `fpsan_tools.on_cpu`.
+    """Stops evaluations of kernels after a time, and remembers what they do: an observer for `fpsan_tools.on_cpu`.
+
+    Attributes:
+        undefined: Places of loads with a mask and no `other`.
+        operations: Names of the operations that were evaluated, with the first place of each.
 
     Args:
         at: Time (`time.monotonic`) after which an evaluation stops; infinity for never.
@@ -25,6 +28,7 @@ class Watch:
     def __init__(self, at: float = math.inf) -> None:
         self.at = at
         self.undefined: dict[str, None] = {}
+        self.operations: dict[str, str] = {}
 
     def __call__(self, machine: Any, operation: Any, frame: Any) -> None:
         """Called after each operation.
@@ -32,6 +36,9 @@ class Watch:
         Raises:
             OutOfTime: The time is over.
         """
+        if operation.name not in self.operations:
+            place = operation.location.user
+            self.operations[operation.name] = f"{Path(place.file).name}:{place.line}" if place.file else ""
         if operation.name == "tt.load" and len(operation.operands) == 2:  # A pointer and a mask.
             place = operation.location.user
             self.undefined.setdefault(f"{Path(place.file).name}:{place.line}")

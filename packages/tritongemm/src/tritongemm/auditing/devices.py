@@ -11,9 +11,10 @@ import io
 import math
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,12 +45,14 @@ class Launched:
         unsanitised: Operations that FpSan does not cover, each once, with their places.
         notes: What was assumed to evaluate the kernel.
         order: Layout facts of the compiled kernel that fix its order of summation, if it was compiled for a GPU.
+        operations: Names of the operations that were evaluated, with the first place of each; of a CPU.
     """
 
     codes: Array
     unsanitised: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     order: str = ""
+    operations: Mapping[str, str] = field(default_factory=dict)
 
 
 FLOATS, PAYLOADS, EXACT = "floats", "payloads", "exact"
@@ -186,7 +189,7 @@ class Cpu:
                     contestant.kernel[grid](*positional, **keywords)
                 launch = session.launches[-1]
         notes = (*launch.notes, *session.observer.note())
-        return Launched(np.ascontiguousarray(result), _unsanitised(launch), notes)
+        return Launched(np.ascontiguousarray(result), _unsanitised(launch), notes, operations=_operations(session))
 
     def _session(self, domain: str, version: str | None) -> Any:
         return fpsan_tools.on_cpu(_DOMAINS.get(domain, self.floats), version=version, observer=Watch(self.deadline))
@@ -223,7 +226,7 @@ class Cpu:
         codes = bits_of_result(c, dtypes[1], shape)
         unsanitised = tuple(dict.fromkeys(text for launch in launches for text in _unsanitised(launch)))
         notes = [n for launch in launches for n in launch.notes] + list(session.observer.note())
-        return Launched(codes, unsanitised, tuple(dict.fromkeys(notes)))
+        return Launched(codes, unsanitised, tuple(dict.fromkeys(notes)), operations=_operations(session))
 
 
 @contextmanager
@@ -244,7 +247,14 @@ def _failures_of(contestant: Contestant) -> Iterator[None]:
 
 
 def _unsanitised(launch: Any) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(f"{r.op} ({r.file}:{r.line})" if r.file else str(r.op) for r in launch.unsanitised))
+    places = ((str(r.op), f"{Path(r.file).name}:{r.line}" if r.file else "") for r in launch.unsanitised)
+    return tuple(dict.fromkeys(f"{name} ({place})" if place else name for name, place in places))
+
+
+def _operations(session: Any) -> dict[str, str]:
+    """Operations that a session evaluated: those inside of reductions are counted only, without a place."""
+    counted = {name: "" for launch in session.launches for name in launch.operations}
+    return {**counted, **session.observer.operations}
 
 
 class Gpu:

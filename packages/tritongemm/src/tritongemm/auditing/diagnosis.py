@@ -20,7 +20,6 @@ from tritongemm.assertions import closeness
 from tritongemm.auditing.algebra import AlgebraEvidence, Trial, golden_payloads, trial_operands
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.devices import (
-    EXACT,
     FLOATS,
     PAYLOADS,
     UNTOUCHED,
@@ -30,6 +29,7 @@ from tritongemm.auditing.devices import (
     codes_of,
 )
 from tritongemm.auditing.regions import region
+from tritongemm.auditing.symptoms import EPILOGUE
 from tritongemm.errors import KernelFailed
 
 _NARROWER = {"fp16": "a 16-bit type", "fp8e4m3fn": "an 8-bit type"}
@@ -75,6 +75,7 @@ def diagnose(
         where = "" if shown is trial else f" at M = {shown.M}, N = {shown.N}, K = {shown.K}"
         reasons = explanations(shown, codes, c, dtypes)
         said.append(f"{c.letter} ({c.name}) is not the matrix product{where}: {region(wrong, contestants)}. {reasons}")
+        said += _epilogue(c, shown, device, dtypes)
         said += experiments(c, shown, device, dtypes, seed)
     return said
 
@@ -203,9 +204,9 @@ def explanations(trial: Trial, codes: Array, c: Contestant, dtypes: tuple[str, s
         dtypes: Type of the operands and of the result.
     """
     version = algebra.get()
-    rounded = _rounded_operands(trial, codes, dtypes, version)
+    rounded = rounded_operands(trial, codes, dtypes, version)
     if rounded:
-        return rounded
+        return f"Every output fits: {rounded}."
     x, y = (version.embed(codes_of(m, dtypes[0]), dtypes[0]) for m in (trial.a, trial.b))
     if dtypes[1] != "fp32":
         return "The result is narrower than the sum, so its payloads do not show how."
@@ -237,10 +238,19 @@ def explanations(trial: Trial, codes: Array, c: Contestant, dtypes: tuple[str, s
     return f"There {said}{rest}."
 
 
-def _rounded_operands(trial: Trial, codes: Array, dtypes: tuple[str, str], version: Any) -> str:
+def rounded_operands(trial: Trial, codes: Array, dtypes: tuple[str, str], version: Any) -> str:
     """Whether all results are those of a product whose operands or results passed through a narrower type.
 
     Payloads know a type by its width only, so fp16 and bf16 cannot be told apart.
+
+    Args:
+        trial: The trial.
+        codes: The kernel's results in it.
+        dtypes: Type of the operands and of the result.
+        version: The algebra.
+
+    Returns:
+        A clause, or nothing.
     """
     x, y = (version.embed(codes_of(m, dtypes[0]), dtypes[0]) for m in (trial.a, trial.b))
 
@@ -262,27 +272,18 @@ def _rounded_operands(trial: Trial, codes: Array, dtypes: tuple[str, str], versi
         }
         for words, codes_made in made.items():
             if (codes_made == codes).all():
-                return f"Every output fits: {words}."
+                return words
     return ""
 
 
-def _only_rounding(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, str]) -> str:
-    """Whether a kernel is right in float64, and what its floats look like then: a conversion changes payloads."""
-    found = []
-    for domain in (EXACT, FLOATS):
-        try:
-            codes = device.run(c, trial.a, trial.b, dtypes, domain=domain, layout=trial.layout).codes
-        except (fpsan_tools.FpsanError, KernelFailed, NoPayloads):
-            return ""
-        found.append(closeness(fpsan_tools.typed(codes, dtypes[1]), trial.a, trial.b, name=c.name))
-    exact, floats = found
-    if not exact.passed:
-        return ""
-    looks = f": {floats.looks_like.text}" if floats.looks_like is not None else ""
-    return (
-        "Computed without any rounding it is the matrix product; what differs is a conversion to a narrower type on "
-        f"the way{looks}."
-    )
+def _epilogue(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, str]) -> list[str]:
+    """What was done to the product, where its floats tell."""
+    try:
+        codes = device.run(c, trial.a, trial.b, dtypes, domain=FLOATS, layout=trial.layout).codes
+    except (fpsan_tools.FpsanError, KernelFailed, NoPayloads):
+        return []
+    found = closeness(fpsan_tools.typed(codes, dtypes[1]), trial.a, trial.b).looks_like
+    return [f"This looks like {found.kind}: {found.text}."] if found is not None and found.kind == EPILOGUE else []
 
 
 def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, str], seed: int) -> list[str]:
@@ -298,9 +299,6 @@ def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, 
     Returns:
         At most one sentence.
     """
-    rounding = _only_rounding(c, trial, device, dtypes)
-    if rounding:
-        return [rounding]
     tiles = {"M": max(c.tile("rows"), 4), "N": max(c.tile("columns"), 4), "K": max([4, *c.steps()])}
     sizes = {"M": trial.M, "N": trial.N, "K": trial.K}
     whole = {d: max(1, sizes[d] // tiles[d]) * tiles[d] for d in sizes}

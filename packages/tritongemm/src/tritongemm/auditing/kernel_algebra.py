@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def compare_payloads(case: Case, engine: str, dtype: str | None, seed: int, budg
     status = {"equal": SAME, "different": DIFFERENT}.get(verdict.outcome, UNKNOWN)
     kinds = {finding.kind for finding in verdict.findings}
     excused = any(f.benign for f in verdict.findings) or bool(kinds & {"narrowing", "extra rounding"})
-    places = [f"{g.op} ({g.file}:{g.line})" if g.file else g.op for g in verdict.gaps]
+    places = [f"{g.op} ({Path(g.file).name}:{g.line})" if g.file else g.op for g in verdict.gaps]
     return KernelAlgebra(
         status,
         against,

@@ -68,15 +68,18 @@ def _algebra(contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> 
                 t.why,
                 f"{t.M} x {t.N} x {t.K}",
                 f"{t.first.size:,}",
-                f"{t.different:,}",
-                f"{t.away('A'):,}",
-                f"{t.away('B'):,}",
+                f"{t.different:,}" if not e.absent else "-",
+                f"{t.away('A'):,}" if "A" not in e.absent else "-",
+                f"{t.away('B'):,}" if "B" not in e.absent else "-",
             )
             for t in e.trials
         ]
         columns = ("products tried", "M x N x K", "outputs", "A ≠ B", "A ≠ product", "B ≠ product")
         items.append(Table(columns, rows, f"Payloads (FpSan {e.version}: arithmetic without rounding)"))
-    items += [f"{k} has no payloads: {reason}." for k, reason in e.absent.items()]
+    items += [
+        f"{k} has {'payloads of its own' if k in e.exact else 'no payloads'}: {reason}."
+        for k, reason in e.absent.items()
+    ]
     items += [*e.outside.values(), *e.diagnosis]
     if e.conversions:
         items.append(e.conversions)
@@ -85,7 +88,8 @@ def _algebra(contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> 
         if e.trials:
             items.append(f"Operations of {c.letter} that payloads do not cover: {', '.join(found) or 'none'}.")
         items += [f"How {c.letter} was evaluated: {note}." for note in e.notes.get(c.letter, ())]
-    return Section(f"1. Algebra: {titles[e.status]}", items)
+    title = "by numbers, where payloads say nothing" if e.status == "same" and e.absent else titles[e.status]
+    return Section(f"1. Algebra: {title}", items)
 
 
 def _rounding(contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -> Section:

@@ -24,6 +24,7 @@ from tritongemm.auditing.devices import Cpu, Gpu, codes_of, device_named, values
 from tritongemm.auditing.diagnosis import diagnose
 from tritongemm.auditing.document import Document
 from tritongemm.auditing.measured import torch_tolerance
+from tritongemm.auditing.numbers import settle_by_numbers
 from tritongemm.auditing.report import document
 from tritongemm.auditing.rounding import RoundingEvidence, Setting, full, sampled
 from tritongemm.auditing.sampling import DISTRIBUTION_TEXT, DISTRIBUTIONS, draw
@@ -148,6 +149,8 @@ class AuditResult:
                 "conversions": e.conversions,
                 "absent": dict(e.absent),
                 "checked": dict(e.checked),
+                "exact": dict(e.exact),
+                "imprecise": dict(e.imprecise),
                 "trials": trials,
                 "unsanitised": {k: list(v) for k, v in e.unsanitised.items()},
                 "notes": {k: list(v) for k, v in e.notes.items()},
@@ -291,6 +294,7 @@ def audit(
         started + _ALGEBRA_SHARE * max_time,
         lambda x: show("comparing payloads", x),
     )
+    settle_by_numbers(evidence, contestants, place, kinds)
     wrong = evidence.status == "different" or any(t.away("A") for t in evidence.trials)
     if wrong and not evidence.diagnosis:
         show("finding out what differs", 0)

@@ -19,6 +19,7 @@ from numfmt import FloatFormat
 Array = np.ndarray[Any, np.dtype[Any]]
 
 INDEXING, PRECISION, SPECIAL = "an indexing mistake", "another precision", "a special value"
+EPILOGUE = "a function of the product"
 # Lengths of blocks that may be missing or counted twice.
 _BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 _FACTORS = (-1.0, 2.0, 0.5, 4.0, 0.25, 3.0, 8.0, 0.125)
@@ -39,7 +40,7 @@ class Symptom:
     """What a set of wrong outputs looks like.
 
     Attributes:
-        kind: `INDEXING`, `PRECISION` or `SPECIAL`.
+        kind: `INDEXING`, `PRECISION`, `SPECIAL` or `EPILOGUE`.
         text: What exactly, a clause.
     """
 
@@ -99,6 +100,30 @@ def _special(w: Wrong) -> Symptom | None:
     if np.isnan(w.value).all():
         return Symptom(SPECIAL, "they are NaN: never written, or read from outside of the operands")
     return Symptom(SPECIAL, "they are infinite: the type of the sum or of the result is too narrow")
+
+
+def _epilogue(w: Wrong) -> Symptom | None:
+    """A product that something was done to: a relu, a clamp, an absolute value."""
+    if w.value.size < _MANY:
+        return None
+    negative = w.golden < 0
+    for text, found in (
+        ("they are zero where the product is negative, as after a relu", negative & (w.value == 0)),
+        ("the product is negative, and they are its absolute value", negative & _near(w, -w.golden)),
+        ("the product is positive, and they are minus its absolute value", ~negative & _near(w, -w.golden)),
+    ):
+        if found.all():
+            return Symptom(EPILOGUE, text)
+    low, high = float(w.value.min()), float(w.value.max())
+    cut = np.where(negative, low, high)
+    if (w.value == cut).all() and (np.abs(w.golden) > np.abs(cut)).all() and cut.all():
+        values = f"{low:g} or {high:g}" if low != high else f"{low:g}"
+        return Symptom(EPILOGUE, f"the product is further from zero, and all of them are {values}, as after a clamp")
+    return None
+
+
+def _near(w: Wrong, values: Array) -> Array:
+    return np.asarray(np.abs(w.value - values) <= w.allowed)
 
 
 def _zero(w: Wrong) -> Symptom | None:
@@ -238,6 +263,7 @@ def _rms(x: Array) -> float:
 
 _GUESSES: tuple[Callable[[Wrong], Symptom | None], ...] = (
     _special,
+    _epilogue,
     _zero,
     _factor,
     _part_of_k,

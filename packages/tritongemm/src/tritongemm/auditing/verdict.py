@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tritongemm.accuracy import ErrorReport
-from tritongemm.auditing.algebra import ESSENTIAL, NOT_APPLICABLE, AlgebraEvidence
+from tritongemm.auditing.algebra import ESSENTIAL, NO_FPSAN, NOT_APPLICABLE, AlgebraEvidence
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, LIBRARY, RoundingEvidence
 from tritongemm.auditing.sweep import Swept
@@ -109,7 +109,7 @@ def judge(
 
 def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> None:
     for c in contestants:
-        if e.unsanitised.get(c.letter):
+        if e.unsanitised.get(c.letter) and c.letter not in e.exact:
             v.limitations.append(
                 f"{c.letter} ({c.name}): the payloads do not cover {', '.join(e.unsanitised[c.letter])}."
             )
@@ -121,7 +121,9 @@ def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: Al
         v.failures += [*e.outside.values(), *e.diagnosis]
         return
     for c in contestants:
-        if c.letter in e.absent:
+        if c.letter in e.exact:
+            _judge_numbers(v, c, e)
+        elif c.letter in e.absent:
             tried = (
                 f" Its numbers agree with float64 in {e.checked[c.letter]} products." if c.letter in e.checked else ""
             )
@@ -160,8 +162,26 @@ def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: Al
             v.limitations.append(f"{few}.")
 
 
+def _judge_numbers(v: Verdict, c: Contestant, e: AlgebraEvidence) -> None:
+    """Says of a kernel whose payloads differ from the product's that its numbers do not, or are imprecise only."""
+    name, exact = f"{c.letter} ({c.name})", e.exact[c.letter]
+    right = f"Computed without any rounding it is the matrix product in all {exact} products where they differ"
+    if c.letter in e.imprecise:
+        v.failures.append(f"Another precision: this is rounding, no other algebra. {name}: {e.absent[c.letter]}.")
+        v.failures.append(f"{right}; its floats are not. {e.imprecise[c.letter]}")
+        return
+    proof = f"{right}, and so are its floats." if exact else ""
+    if not exact:
+        proof = f"Its floats are within the bounds of the matrix product in all {e.checked[c.letter]} products tried."
+    v.limitations.append(
+        f"{name}: its payloads are not those of the product, which says nothing here: {e.absent[c.letter]}. {proof}"
+    )
+
+
 def _absence(reason: str) -> str:
     """Why there are no payloads, as the report says it."""
+    if reason.startswith(NO_FPSAN):
+        return f"not available for this kernel: {reason}"
     if "Gluon" in reason:
         return f"GPU only, for {reason}"
     return f"not applicable, for {reason}"
@@ -194,8 +214,9 @@ def _judge_rounding(
                 v.failures.append(f"{c.letter} ({c.name}) is accordingly off by {off} rms where results are {size}.")
             elif not report.wrong_special:
                 v.failures.append(
-                    f"{c.letter} ({c.name}) happens to be right at the sizes whose errors were measured "
-                    f"({figure(report.rms_abs)} rms, the reference {figure(rms)}): other sizes bring the mistake out."
+                    f"{c.letter} ({c.name}) is right in the {report.outputs:,} outputs whose errors were measured "
+                    f"({figure(report.rms_abs)} rms, the reference {figure(rms)}); the products above are where it "
+                    "is not."
                 )
             if report.wrong_special:
                 places = f"{report.wrong_special:,} of {report.outputs:,}"
