@@ -71,7 +71,7 @@ def test_warpgroup_instructions_have_payloads_on_a_gpu(torch, mistake):
 
     result = tritongemm.audit(
         kernels.warpgroup_kernel, "blocked", M=70, N=66, K=190, dtype="bf16", out_dtype="fp32", device="gpu",
-        choices_a=tritongemm.Choices({"MISTAKE": mistake}), choices_b=tritongemm.Choices({"BLOCK_M": 64}),
+        max_time=600, choices_a=tritongemm.Choices({"MISTAKE": mistake}), choices_b=tritongemm.Choices({"BLOCK_M": 64}),
     )  # fmt: skip
     assert result.algebra.absent == {}
     assert (result.status, result.algebra.status) == (
@@ -89,6 +89,30 @@ def test_a_gluon_kernel_that_cannot_be_launched_is_told_and_how_to(torch):
     result = tritongemm.audit(kernels.gluon_kernel, "blocked", M=70, N=66, K=90, device="gpu", choices_a=grid)
     assert result.status == "INCONCLUSIVE", str(result)
     assert "--const-a num_warps=N" in str(result)
+
+
+@pytest.mark.fpsan
+@pytest.mark.parametrize(
+    ("how", "status", "words"),
+    [
+        ("NaN to zero", "PASS WITH LIMITATIONS", "which says nothing here"),
+        ("clamp to fp16", "PASS WITH LIMITATIONS", "which says nothing here"),
+        ("fp16 sum", "FAIL", "Another precision: this is rounding"),
+        ("relu", "FAIL", "as after a relu"),
+    ],
+)
+def test_numbers_decide_where_payloads_are_a_kernels_own(torch, how, status, words):
+    import tritongemm_audit_kernels as kernels
+
+    import tritongemm
+
+    result = tritongemm.audit(
+        kernels.epilogue_kernel, "blocked", M=70, N=66, K=190, device="gpu", max_time=600,
+        choices_a=tritongemm.Choices({"HOW": how}), choices_b=tritongemm.Choices({"BLOCK_M": 16, "BLOCK_N": 16}),
+    )  # fmt: skip
+    assert result.status == status, str(result)
+    assert words in str(result)
+    assert result.algebra.exact.get("A", 0) == (0 if how == "relu" else len(result.algebra.trials))
 
 
 @pytest.mark.fpsan

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +21,7 @@ from tritongemm.auditing.sampling import AT_RISK, RANDOM, Rectangle, Survey, mos
 from tritongemm.auditing.sweep import Swept, sweep
 from tritongemm.matrices import DTYPES
 from tritongemm.orders import SummationOrder
-from tritongemm.reference import reference, reference_blocks
+from tritongemm.reference import Block, reference, reference_blocks
 
 ALL = "all"
 # The reference kernel and the library's product, beside "A" and "B".
@@ -382,9 +383,13 @@ def full(
     for block in reference_blocks(wide_a, wide_b):
         show("measuring against float64", block.rows.start / M)
         expected = values_of(library[block.at], dtypes[1])
-        for key, codes in made.items():
-            values = values_of(np.ascontiguousarray(codes[block.at]), dtypes[1])
+
+        def add(key: str, block: Block = block, expected: Array = expected) -> None:
+            values = values_of(np.ascontiguousarray(made[key][block.at]), dtypes[1])
             errors[key].add(values, block.golden, block.magnitude, expected, (block.rows.start, block.columns.start))
+
+        with ThreadPoolExecutor() as pool:  # NumPy works without the interpreter's lock.
+            list(pool.map(add, made))
         first, second = (np.ascontiguousarray(results[k].codes[block.at]) for k in ("A", "B"))
         _compare_bits(evidence, first, second, dtypes[1])
     evidence.planned = evidence.evaluated
