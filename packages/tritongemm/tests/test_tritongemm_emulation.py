@@ -120,15 +120,13 @@ def test_splitting_kernels_give_the_same_parts_and_facts(kind, layout):
     common = {"KIND": kind, "GATED": True, "num_warps": 4, "domain": "hardware"}
     if layout == "columns":
         y = np.ascontiguousarray(x.T)
-        if kind != "bf16":
-            fpsan_tools.run(
-                splitting.column_facts_kernel, (1, 2), y, largest, small, R, K, 1, R, gate,
-                BLOCK_R=128, BLOCK_K=32, REPEAT=2, **common,
-            )  # fmt: skip
+        behind, done = 2, np.zeros(5, np.int32)
+        programs = 3 * 8 if kind == "bf16" else 2 * (3 + behind) * 8
         fpsan_tools.run(
-            splitting.split_columns_kernel, (2, 1), y, largest, given, *facts, R, K, pitch, rows * pitch, 1, R, gate,
-            BLOCK_R=64, BLOCK_K=128, **common,
+            splitting.split_columns_kernel, (programs,), y, largest, done, given, *facts, R, K, pitch, rows * pitch, 1,
+            R, behind, gate, BLOCK_R=8, BLOCK_K=32, BLOCKS=2, BESIDE=2, **common,
         )  # fmt: skip
+        assert (done == (0 if kind == "bf16" else 4)).all()
     else:
         block = 128 if layout == "rows" else 32
         fpsan_tools.run(

@@ -8,13 +8,15 @@ from typing import Any
 
 import triton
 
-from tritongemm.kernels.hopper.splitting import KINDS, column_facts_kernel, split_columns_kernel, split_rows_kernel
+from tritongemm.kernels.hopper.splitting import KINDS, split_columns_kernel, split_rows_kernel
 from tritongemm.launches import launch
 
 # Rows of parts are padded to the tallest tile, so that a tile of one part never reads the next.
 _ROWS = 256
 _LONGEST_RESIDENT = 16384
-_TILE_R, _TILE_K = 64, 128
+_TILE_R, _TILE_K, _TILES = 64, 128, 2
+# Strips of B's columns: tiles beside each other, and programs that an H200 runs at the same time.
+_BESIDE, _AT_ONCE = 2, 640
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,30 +65,31 @@ def split(x: Any, kind: str, unless: Any = None, until: int | None = None) -> Pa
     data = torch.empty((KINDS[kind] * rows, pitch), dtype=dtype, device=x.device)
     beside = x.stride(0) == 1 and x.stride(1) != 1 and R > 1
     make = torch.zeros if beside else torch.empty
-    facts = make(5 * R + 1, dtype=torch.int32, device=x.device)
-    energy, exponents, small, largest = (
-        facts[: 2 * R].view(torch.int64), facts[2 * R : 3 * R], facts[3 * R : 4 * R], facts[4 * R :],
+    strips = triton.cdiv(R, _TILE_R * _TILES)
+    facts = make(5 * R + strips, dtype=torch.int32, device=x.device)
+    energy, exponents, small, largest, done = (
+        facts[: 2 * R].view(torch.int64), facts[2 * R : 3 * R], facts[3 * R : 4 * R], facts[4 * R : 5 * R],
+        facts[5 * R :],
     )  # fmt: skip
-    strides = (x.stride(0), x.stride(1), facts if unless is None else unless)
+    strides = (x.stride(0), x.stride(1))
+    gate = facts if unless is None else unless
     if beside:
-        if kind != "bf16":
-            repeat = max(1, min(4, K // 512))
-            grid = (triton.cdiv(R, 128), triton.cdiv(K, 32 * repeat))
-            launch(
-                column_facts_kernel, grid, x, largest, small, R, K, *strides,
-                KIND=kind, BLOCK_R=128, BLOCK_K=32, REPEAT=repeat, GATED=unless is not None, num_warps=4,
-            )  # fmt: skip
+        rounds = triton.cdiv(strips, _BESIDE)
+        cells = _BESIDE * triton.cdiv(pitch, _TILE_K)
+        # As far behind as programs are at work at the same time, so that few of them wait.
+        behind = min(rounds, triton.cdiv(_AT_ONCE, 2 * cells))
+        programs = rounds * cells if kind == "bf16" else 2 * (rounds + behind) * cells
         launch(
-            split_columns_kernel, (triton.cdiv(R, _TILE_R), triton.cdiv(pitch, _TILE_K)), x, largest, data, exponents,
-            energy, small, R, K, pitch, rows * pitch, *strides,
-            KIND=kind, BLOCK_R=_TILE_R, BLOCK_K=_TILE_K, GATED=unless is not None, num_warps=8, enable_fp_fusion=True,
+            split_columns_kernel, (programs,), x, largest, done, data, exponents, energy, small, R, K, pitch,
+            rows * pitch, *strides, behind, gate, KIND=kind, BLOCK_R=_TILE_R, BLOCK_K=_TILE_K, BLOCKS=_TILES,
+            BESIDE=_BESIDE, GATED=unless is not None, num_warps=8, enable_fp_fusion=True,
         )  # fmt: skip
     else:
         resident = pitch <= _LONGEST_RESIDENT
         block = triton.next_power_of_2(pitch) if resident else 8192
         launch(
             split_rows_kernel, (R if until is None else until,), x, data, exponents, energy, small, K, pitch,
-            rows * pitch, *strides, KIND=kind, BLOCK=block, RESIDENT=resident, GATED=unless is not None,
+            rows * pitch, *strides, gate, KIND=kind, BLOCK=block, RESIDENT=resident, GATED=unless is not None,
             num_warps=max(1, min(16, block // 1024)), enable_fp_fusion=True,
         )  # fmt: skip
     return Parts(kind, data, rows, R, K, exponents, energy, small)

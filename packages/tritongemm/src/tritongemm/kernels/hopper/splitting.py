@@ -206,53 +206,41 @@ def split_rows_kernel(
 
 
 @triton.jit
-def column_facts_kernel(
-    x_ptr, largest_ptr, small_ptr, R, K, stride_r, stride_k, gate_ptr, KIND: tl.constexpr, BLOCK_R: tl.constexpr,
-    BLOCK_K: tl.constexpr, REPEAT: tl.constexpr, GATED: tl.constexpr,
-):  # fmt: skip
-    """The largest finite magnitude of every row, and whether it holds others, for rows that lie side by side.
+def column_facts(x_ptr, largest_ptr, small_ptr, r, k, R, K, stride_r, stride_k, KIND: tl.constexpr, TALL: tl.constexpr):
+    """The largest finite magnitude of rows r that lie side by side, and whether they hold others, from TALL times k.
 
     Both arrays begin as zeros; magnitudes are compared as the integers that their bits are.
     """
-    if GATED:
-        if tl.load(gate_ptr) == 0:
-            return
-    r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
-    k = tl.program_id(1) * (BLOCK_K * REPEAT) + tl.arange(0, BLOCK_K)
-    running = tl.zeros((BLOCK_K, BLOCK_R), tl.float32)
-    found = tl.zeros((BLOCK_K, BLOCK_R), tl.int32)
-    for _ in tl.static_range(REPEAT):
+    running = tl.zeros((k.shape[0], r.shape[0]), tl.float32)
+    found = tl.zeros((k.shape[0], r.shape[0]), tl.int32)
+    for _ in tl.static_range(TALL):
         at = x_ptr + k.to(tl.int64)[:, None] * stride_k + r.to(tl.int64)[None, :] * stride_r
         x, special = finite_part(tl.load(at, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0), KIND)
         running = tl.maximum(running, tl.abs(x))
         found |= special.to(tl.int32)
-        k += BLOCK_K
+        k += k.shape[0]
     tl.atomic_max(largest_ptr + r, tl.max(running, 0).to(tl.int32, bitcast=True), mask=r < R, sem="relaxed")
     specials = tl.max(found, 0)
     tl.atomic_or(small_ptr + r, specials * _SPECIAL, mask=(r < R) & (specials > 0), sem="relaxed")
 
 
 @triton.jit
-def split_columns_kernel(
-    x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, R, K, pitch, part, stride_r, stride_k,
-    gate_ptr, KIND: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr, GATED: tl.constexpr,
+def split_columns(
+    x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, r, k, R, K, pitch, part, stride_r, stride_k,
+    first, KIND: tl.constexpr,
 ):  # fmt: skip
-    """Cuts rows that lie side by side, transposing them on the way; atomics add up energies and counts of a row.
+    """Cuts a tile of rows r that lie side by side, transposing it on the way; atomics add up energies and counts.
 
-    Integers are exact in any order. Energies begin as zeros.
+    Integers are exact in any order. Energies begin as zeros. The first tile of a row says what its exponent is.
     """
-    if GATED:
-        if tl.load(gate_ptr) == 0:
-            return
-    r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
-    k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     from_x = x_ptr + k.to(tl.int64)[:, None] * stride_k + r.to(tl.int64)[None, :] * stride_r
     raw = tl.trans(tl.load(from_x, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0))
     x, special = finite_part(raw, KIND)
     if KIND == "bf16":
-        largest = tl.zeros((BLOCK_R,), tl.float32)
+        largest = tl.zeros((r.shape[0],), tl.float32)
     else:
-        largest = tl.load(largest_ptr + r, mask=r < R, other=0).to(tl.float32, bitcast=True)
+        # Past the first cache, which may hold what stood there before.
+        largest = tl.load(largest_ptr + r, mask=r < R, other=0, cache_modifier=".cg").to(tl.float32, bitcast=True)
     shift = shift_for(largest, KIND)
     at = parts_ptr + r.to(tl.int64)[:, None] * pitch + k[None, :]
     integers, small = store_parts(x, shift[:, None], at, part, (r < R)[:, None] & (k < pitch)[None, :], KIND)
@@ -264,9 +252,58 @@ def split_columns_kernel(
             tl.atomic_add(energy_ptr + r, tl.sum(integers * integers, 1).to(tl.int64), mask=r < R, sem="relaxed")
         smalls = tl.sum(small.to(tl.int32), 1)
         tl.atomic_add(small_ptr + r, smalls, mask=(r < R) & (smalls > 0), sem="relaxed")
-    if (KIND != "bf16") & (tl.program_id(1) == 0):
-        tl.store(exponents_ptr + r, exponent_for(shift, KIND), mask=r < R)
-        if KIND == "int8":
-            # A row of zeros is exact: it must not look like one whose numbers are all too small.
-            zeros = tl.where(largest > 0, 0, _ROW_OF_ZEROS).to(tl.int64)
-            tl.atomic_add(energy_ptr + r, zeros, mask=r < R, sem="relaxed")
+        if first:
+            tl.store(exponents_ptr + r, exponent_for(shift, KIND), mask=r < R)
+            if KIND == "int8":
+                # A row of zeros is exact: it must not look like one whose numbers are all too small.
+                zeros = tl.where(largest > 0, 0, _ROW_OF_ZEROS).to(tl.int64)
+                tl.atomic_add(energy_ptr + r, zeros, mask=r < R, sem="relaxed")
+
+
+@triton.jit
+def split_columns_kernel(
+    x_ptr, largest_ptr, done_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, R, K, pitch, part, stride_r,
+    stride_k, behind, gate_ptr, KIND: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr,
+    BLOCKS: tl.constexpr, BESIDE: tl.constexpr, GATED: tl.constexpr,
+):  # fmt: skip
+    """Cuts rows that lie side by side, reading them from memory once.
+
+    A strip of BESIDE·BLOCKS·BLOCK_R rows passes the cache twice: first for the rows' largest numbers, then to be cut.
+    Programs come in rounds, one program per cell of a strip: one that looks at strip i, then one that cuts strip
+    i - behind, by then still in the cache. These wait until all of the strip has been looked at; programs start in
+    the order of their numbers, so that those waited for have started.
+    """
+    if GATED:
+        if tl.load(gate_ptr) == 0:
+            return
+    WIDE: tl.constexpr = BLOCKS * BLOCK_R
+    cells = BESIDE * tl.cdiv(pitch, BLOCK_K)
+    if KIND == "bf16":
+        strip = tl.program_id(0) // cells
+        looks = False
+    else:
+        strip = tl.program_id(0) // (2 * cells)
+        looks = tl.program_id(0) % (2 * cells) < cells
+        strip -= tl.where(looks, 0, behind)
+    cell = tl.program_id(0) % cells
+    row = (strip * BESIDE + cell % BESIDE) * WIDE
+    if (strip < 0) | (row >= R):
+        return
+    deep = cell // BESIDE * BLOCK_K
+    if looks:
+        wide = row + tl.arange(0, WIDE)
+        shallow = deep + tl.arange(0, BLOCK_K // 4)
+        column_facts(x_ptr, largest_ptr, small_ptr, wide, shallow, R, K, stride_r, stride_k, KIND, 4)
+        tl.debug_barrier()
+        tl.atomic_add(done_ptr + row // WIDE, 1, sem="release")
+    else:
+        if KIND != "bf16":
+            while tl.atomic_load(done_ptr + row // WIDE, sem="acquire") < cells // BESIDE:
+                pass
+        for block in tl.static_range(BLOCKS):
+            r = row + block * BLOCK_R + tl.arange(0, BLOCK_R)
+            k = deep + tl.arange(0, BLOCK_K)
+            split_columns(
+                x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, r, k, R, K, pitch, part,
+                stride_r, stride_k, deep == 0, KIND,
+            )  # fmt: skip
