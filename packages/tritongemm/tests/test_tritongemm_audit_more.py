@@ -11,7 +11,7 @@ import fpsan_tools
 import numfmt
 from numfmt import matrix_units
 from tritongemm.__main__ import main
-from tritongemm.accuracy import ErrorAccumulator
+from tritongemm.accuracy import ErrorAccumulator, measure
 from tritongemm.auditing import callables, run, sweep
 from tritongemm.auditing.baseline import compare_with, load_baseline
 from tritongemm.auditing.contestants import Choices, contestant, find
@@ -26,7 +26,7 @@ from tritongemm.auditing.sampling import draw
 from tritongemm.auditing.sweep import SWEEP
 from tritongemm.errors import UsageError
 from tritongemm.orders import SummationOrder
-from tritongemm.reference import reference
+from tritongemm.reference import largest_of, reference
 from tritongemm.tables import WIDTH, Table
 
 kernels = pytest.importorskip("tritongemm_audit_kernels")
@@ -180,6 +180,37 @@ def test_tensor_core_schedules_are_found_from_bits_and_keep_their_bounds(operand
         assert order.probable(400) == order.relative_bound(400)
     # Whatever the order: on few products a unit's step loses more than fp32 additions do.
     assert AnyOrder(operands).relative_bound(1) > AnyOrder("fp32").relative_bound(1)
+
+
+def test_bounds_of_tensor_cores_hold_for_subnormal_operands():
+    """A subnormal operand takes part with the exponent of normal ones, so it cuts the products beside it."""
+    rng = np.random.default_rng(0)
+    a = np.ldexp(rng.integers(1, 1024, (24, 64)), -24).astype(np.float32)
+    b = rng.uniform(1, 2, (64, 16)).astype(np.float32)
+    a[:, ::16], b[::16] = 2.0**-24, 2.0**15
+    b = np.asarray(numfmt.FP16.round(b), np.float32)
+    assert (numfmt.FP16.round(a) == a).all()
+    golden, magnitude = reference(a, b)
+    row, column = largest_of(a, b)
+    for order in [*unit_orders("fp16", [32]), AnyOrder("fp16"), ModeOrder("ieee", "fp16")]:
+        made = order if not isinstance(order, AnyOrder) else UnitOrder(matrix_units.chain(), "fp16")
+        error = abs(made.simulate(a, b) - golden)
+        assert (error > order.relative_bound(64) * magnitude).any()
+        assert (error <= order.error_bound(64, magnitude, row, column)).all()
+        errors = ErrorAccumulator("p", 64, order=order)
+        errors.add(made.simulate(a, b), golden, magnitude, largest=(row, column))
+        assert errors.report().bound_exceeded == 0
+
+
+def test_a_mode_that_scales_has_a_bound_where_operands_are_known():
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((20, 96), (96, 20)))
+    order = ModeOrder("int8x6", "fp32")
+    report = measure(order.simulate(a, b), a, b, precision="int8x6")
+    assert 0 < report.bound_used <= 1
+    assert report.bound_exceeded == 0
+    off = order.simulate(a, b) + np.float32(1e-3)
+    assert measure(off, a, b, precision="int8x6").bound_exceeded > 0
 
 
 def test_a_hardware_audit_finds_the_tensor_cores_chain():

@@ -98,12 +98,20 @@ class Tolerance:
         return f"atol = {short(self.atol)}, rtol = {short(self.rtol)}"
 
 
-def a_priori_bound(order: BoundedOrder, K: int, golden: Array, magnitude: Array, out: FloatFormat = _FP32) -> Array:
+def a_priori_bound(
+    order: BoundedOrder,
+    K: int,
+    golden: Array,
+    magnitude: Array,
+    out: FloatFormat = _FP32,
+    largest: tuple[Array, Array] | None = None,
+) -> Array:
     """The largest error an order of summation in fp32 can make, for outputs that do not overflow.
 
     gamma_n·sum|p| with n the order's height (Higham, section 4.2), plus (1 + gamma_n)·K/2·2**-149 for products and
     fused additions that underflow (section 2.2; additions alone are exact there), plus one rounding to the output's
-    type if that is not fp32.
+    type if that is not fp32. Orders of matrix units and of precision modes have bounds of their own, in which the
+    operands' sizes take part: see `tritongemm.promises`.
 
     Args:
         order: The kernel's order of summation.
@@ -111,12 +119,18 @@ def a_priori_bound(order: BoundedOrder, K: int, golden: Array, magnitude: Array,
         golden: Reference results, float64.
         magnitude: sum|p|, float64, same shape.
         out: The output's type.
+        largest: The largest magnitudes of the rows of A and of the columns of B, each to be broadcast to that shape;
+            None: no operand is subnormal, and nothing is scaled.
 
     Returns:
         Bounds of |c - s|, float64, same shape.
     """
-    gamma = order.relative_bound(K)
-    bound = gamma * magnitude + underflow(1 + gamma, K, _FP32)
+    own = getattr(order, "error_bound", None)
+    if own is not None and largest is not None:
+        bound = own(K, magnitude, *largest)
+    else:
+        gamma = order.relative_bound(K)
+        bound = gamma * magnitude + underflow(1 + gamma, K, _FP32)
     return np.asarray(bound) if out is _FP32 else in_type(bound, golden, out)
 
 
@@ -369,7 +383,15 @@ class ErrorAccumulator:
         self._kappa_square = np.zeros(bins)
         self._kappa_max = np.zeros(bins)
 
-    def add(self, c: Any, golden: Array, magnitude: Array, library: Any = None, at: tuple[int, int] = (0, 0)) -> None:
+    def add(
+        self,
+        c: Any,
+        golden: Array,
+        magnitude: Array,
+        library: Any = None,
+        at: tuple[int, int] = (0, 0),
+        largest: tuple[Array, Array] | None = None,
+    ) -> None:
         """Adds a block of outputs.
 
         Args:
@@ -378,6 +400,7 @@ class ErrorAccumulator:
             magnitude: sum|p|, same shape.
             library: A library's results to compare with as well, same shape.
             at: Row and column of the block's first output, for `worst`.
+            largest: See `a_priori_bound`.
         """
         if tuple(c.shape) != golden.shape:
             raise UsageError(f"c: shape {tuple(c.shape)}, but the reference's is {golden.shape}.")
@@ -386,7 +409,7 @@ class ErrorAccumulator:
         n = self._counts
         got = widened(c).astype(np.float64)
         n["outputs"] += got.size
-        bound = a_priori_bound(self.order, self.K, golden, magnitude, self.dtype)
+        bound = a_priori_bound(self.order, self.K, golden, magnitude, self.dtype, largest)
         with np.errstate(all="ignore"):
             finite = np.isfinite(golden) & np.isfinite(magnitude)
             special = ~finite
@@ -582,7 +605,8 @@ def measure(
     errors = ErrorAccumulator(name or "product", int(a.shape[1]), kinds["c"], order, tolerance)
     for block in reference_blocks(a, b):
         other = None if library is None else library[block.at]
-        errors.add(c[block.at], block.golden, block.magnitude, other, (block.rows.start, block.columns.start))
+        at = (block.rows.start, block.columns.start)
+        errors.add(c[block.at], block.golden, block.magnitude, other, at, block.largest)
     return errors.report()
 
 

@@ -173,6 +173,22 @@ SPLITS: dict[str, Split] = {
 """What the modes do to fp32 operands. A magnitude of `largest` itself already rounds to infinity in a part."""
 
 
+def unit_underflow(facts: MatrixUnit, steps: int, operand_format: numfmt.FloatFormat) -> tuple[float, float]:
+    """What steps of a matrix unit lose by subnormal numbers, before later steps make it larger.
+
+    Args:
+        facts: The unit.
+        steps: Number of steps.
+        operand_format: The format that the unit multiplies.
+
+    Returns:
+        What running sums lose that are subnormal, and what products of subnormal operands lose, the latter in units of
+        max|row of A| + max|column of B|.
+    """
+    last, cut = 2.0**-facts.mantissa_bits, (facts.products + 1) * 2.0**-facts.fraction_bits
+    return steps * (cut + last) * _FP32_MIN_NORMAL, steps * cut * operand_format.min_normal
+
+
 def on_matrix_unit(
     facts: MatrixUnit, K: int, operand_format: numfmt.FloatFormat, *, interval: int | None = None, split: Split = WHOLE
 ) -> Promise:
@@ -185,8 +201,6 @@ def on_matrix_unit(
         interval: Products after which the partial sum goes to an fp32 sum, or None: one chain.
         split: What becomes of operands first.
     """
-    last = 2.0**-facts.mantissa_bits
-    cut = (facts.products + 1) * 2.0**-facts.fraction_bits
 
     def steps(k: int) -> int:
         return split.products * -(-k // facts.depth) * (facts.depth // facts.products)
@@ -196,9 +210,8 @@ def on_matrix_unit(
     error = on_unit(error, longest, facts.products, facts.fraction_bits, facts.mantissa_bits, split.spread)
     parts = 1 if interval is None else -(-K // interval)
     error = rounded(error, parts - 1, _U32)
-    total = steps(K)
-    absolute = total * (cut + last) * _FP32_MIN_NORMAL * error.factor
-    subnormal = (total * cut * operand_format.min_normal + 4 * K * split.least) * error.factor
+    absolute, subnormal = unit_underflow(facts, steps(K), operand_format)
+    absolute, subnormal = absolute * error.factor, (subnormal + 4 * K * split.least) * error.factor
     chain = f"steps of {facts.products} products on the tensor core"
     order = (
         f"one chain of {chain}"

@@ -27,12 +27,14 @@ class Block:
         columns: Its columns.
         golden: float64 products of the operands, which enter without loss.
         magnitude: Sums of the products' absolute values, sum|p|, float64.
+        largest: (m, 1) and (1, n): the largest magnitude of each row of A and of each column of B.
     """
 
     rows: slice
     columns: slice
     golden: Array
     magnitude: Array
+    largest: tuple[Array, Array]
 
     @property
     def at(self) -> tuple[slice, slice]:
@@ -64,13 +66,16 @@ def reference_blocks(a: Any, b: Any, *, block_bytes: int = _BLOCK_BYTES) -> Iter
     for left in range(0, N, columns):
         wide = _float64(b[:, left : left + columns])
         wide_magnitude = abs(wide)
+        widest = _largest(wide_magnitude, 0)
         for top in range(0, M, rows):
             tall = _float64(a[top : top + rows])
+            tall_magnitude = abs(tall)
             yield Block(
                 slice(top, top + tall.shape[0]),
                 slice(left, left + wide.shape[1]),
                 _product(tall, wide),
-                _product(abs(tall), wide_magnitude),
+                _product(tall_magnitude, wide_magnitude),
+                (_largest(tall_magnitude, 1), widest),
             )
 
 
@@ -89,6 +94,26 @@ def reference(a: Any, b: Any) -> tuple[Array, Array]:
     for block in reference_blocks(a, b):
         golden[block.at], magnitude[block.at] = block.golden, block.magnitude
     return golden, magnitude
+
+
+def largest_of(a: Any, b: Any) -> tuple[Array, Array]:
+    """The largest magnitude of each row of A and of each column of B.
+
+    Args:
+        a: (M, K) matrix.
+        b: (K, N) matrix.
+
+    Returns:
+        (M, 1) and (1, N) float64 arrays.
+    """
+    return _largest(abs(_float64(a)), 1), _largest(abs(_float64(b)), 0)
+
+
+def _largest(magnitudes: Any, axis: int) -> Array:
+    if is_torch(magnitudes):
+        magnitudes = magnitudes.amax(axis, keepdim=True).cpu().numpy() if magnitudes.shape[axis] else np.zeros((1, 1))
+        return np.asarray(magnitudes)
+    return np.asarray(np.max(magnitudes, axis=axis, keepdims=True, initial=0.0))
 
 
 def _float64(x: Any) -> Any:

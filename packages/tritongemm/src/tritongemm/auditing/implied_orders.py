@@ -15,6 +15,7 @@ import numpy as np
 import numfmt
 from tritongemm.accuracy import BoundedOrder
 from tritongemm.orders import SummationOrder
+from tritongemm.promises import underflow, unit_underflow
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _NO_BOUND = 1e30
@@ -131,6 +132,21 @@ class UnitOrder:
         first = float(found.bound + program.omitted)
         return first * (1 + first) if K else 0.0
 
+    def error_bound(self, K: int, magnitude: Array, row: Array, column: Array) -> Array:
+        """The largest errors, of subnormal operands and sums too: see `tritongemm.promises`.
+
+        Args:
+            K: Number of products.
+            magnitude: sum|p|, float64.
+            row: Largest magnitudes of A's rows, to be broadcast.
+            column: ... of B's columns.
+        """
+        relative, unit = self.relative_bound(K), self._program(K).unit
+        steps = -(-K // unit.depth) * (unit.depth // unit.products)
+        absolute, subnormal = unit_underflow(unit, steps, unit.multiplied_format(self.inputs))
+        lost = (absolute + subnormal * (row + column)) * (1 + relative)
+        return np.asarray(relative * magnitude + lost + underflow(1 + relative, K, numfmt.FP32))
+
     def probable(self, K: int) -> float:
         """Cutting has a direction, so nothing cancels: the bound itself."""
         return self.relative_bound(K)
@@ -178,6 +194,13 @@ class ModeOrder:
         promise = self._mode().promise(K, self.operands)
         return _NO_BOUND if promise.scaled else float(promise.relative_bound)
 
+    def error_bound(self, K: int, magnitude: Array, row: Array, column: Array) -> Array:
+        """The mode's promise: see `UnitOrder.error_bound`."""
+        p = self._mode().promise(K, self.operands)
+        return np.asarray(
+            p.relative_bound * magnitude + p.absolute + p.subnormal * (row + column) + p.scaled * row * column
+        )
+
     def probable(self, K: int) -> float:
         """What errors stay below if roundings are independent, in units of sum|p|."""
         return float(self._mode().promise(K, self.operands).probabilistic)
@@ -217,6 +240,14 @@ class AnyOrder:
         if self.operands not in ("fp16", "bf16") or not K:
             return own
         return max(own, _chain_on_unit(self.operands).relative_bound(K))
+
+    def error_bound(self, K: int, magnitude: Array, row: Array, column: Array) -> Array:
+        """The larger of the two: see `UnitOrder.error_bound`."""
+        own = self.relative_bound(K)
+        bound = np.asarray(own * magnitude + underflow(1 + own, K, numfmt.FP32))
+        if self.operands not in ("fp16", "bf16") or not K:
+            return bound
+        return np.maximum(bound, _chain_on_unit(self.operands).error_bound(K, magnitude, row, column))
 
     def describe(self) -> str:
         """See `Order`."""

@@ -21,7 +21,7 @@ from tritongemm.auditing.sampling import AT_RISK, RANDOM, Rectangle, Survey, mos
 from tritongemm.auditing.sweep import Swept, sweep
 from tritongemm.matrices import DTYPES
 from tritongemm.orders import SummationOrder
-from tritongemm.reference import Block, reference, reference_blocks
+from tritongemm.reference import Block, largest_of, reference, reference_blocks
 
 ALL = "all"
 # The reference kernel and the library's product, beside "A" and "B".
@@ -239,6 +239,7 @@ def sampled(
         chain = codes_of(SummationOrder.chain().simulate(x, y), dtypes[1])
         library = codes_of(x @ y, dtypes[1])
         golden, magnitude = reference(x, y)
+        largest = [np.broadcast_to(size, golden.shape)[rectangle.wanted][None] for size in largest_of(x, y)]
         _compare_bits(evidence, results["A"].codes, results["B"].codes, dtypes[1])
         evidence.chain_outputs += chain.size
         for c in contestants:
@@ -250,7 +251,8 @@ def sampled(
         pick = rectangle.wanted
         for key, codes in made.items():
             values, expected = (values_of(m, dtypes[1])[pick][None] for m in (codes, chain))
-            errors[key].add(values, golden[pick][None], magnitude[pick][None], expected)
+            sizes = (largest[0], largest[1])
+            errors[key].add(values, golden[pick][None], magnitude[pick][None], expected, largest=sizes)
         per_rectangle = time.monotonic() - lap
     collector.finish()
     for reports in evidence.strata.values():
@@ -375,9 +377,8 @@ def full(
     collector = _Collector(evidence, setting, names)
     errors = collector.stratum(ALL)
     sampled_golden, sampled_magnitude = reference(x, y)
-    errors[CHAIN].add(values_of(chain, dtypes[1]), sampled_golden, sampled_magnitude)
-    for key, codes in _by_modes(evidence, setting, x, y).items():
-        errors[key].add(values_of(codes, dtypes[1]), sampled_golden, sampled_magnitude)
+    for key, codes in {CHAIN: chain, **_by_modes(evidence, setting, x, y)}.items():
+        errors[key].add(values_of(codes, dtypes[1]), sampled_golden, sampled_magnitude, largest=largest_of(x, y))
     made = {k: v.codes for k, v in results.items()} | {LIBRARY: library}
     wide_a, wide_b = (device.upload(m) for m in (a, b))
     for block in reference_blocks(wide_a, wide_b):
@@ -386,7 +387,8 @@ def full(
 
         def add(key: str, block: Block = block, expected: Array = expected) -> None:
             values = values_of(np.ascontiguousarray(made[key][block.at]), dtypes[1])
-            errors[key].add(values, block.golden, block.magnitude, expected, (block.rows.start, block.columns.start))
+            at = (block.rows.start, block.columns.start)
+            errors[key].add(values, block.golden, block.magnitude, expected, at, block.largest)
 
         with ThreadPoolExecutor() as pool:  # NumPy works without the interpreter's lock.
             list(pool.map(add, made))

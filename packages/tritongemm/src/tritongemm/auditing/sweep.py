@@ -20,7 +20,7 @@ from tritongemm.auditing.implied_orders import ModeOrder, Order
 from tritongemm.errors import KernelFailed
 from tritongemm.matrices import DTYPES
 from tritongemm.orders import SummationOrder
-from tritongemm.reference import reference
+from tritongemm.reference import largest_of, reference
 
 _SIDE, _MOST_INNER = 32, 1024
 
@@ -137,7 +137,7 @@ def sweep(
         reports = {}
         for key, codes in made.items():
             errors = ErrorAccumulator(key, K, kinds[1], held[key])
-            errors.add(values_of(codes, dtypes[1]), golden, magnitude)
+            errors.add(values_of(codes, dtypes[1]), golden, magnitude, largest=largest_of(a, b))
             reports[key] = errors.report()
         found.append(Swept(name, distribution.text, (M, N, K), reports))
     return found
