@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _EXPORTS: dict[str, str | None] = {
     "accuracy": None,
     "challenge": None,
+    "emulation": None,
     "errors": None,
     "kernels": None,
     "modes": None,
@@ -23,6 +24,7 @@ _EXPORTS: dict[str, str | None] = {
     "Config": "configurations",
     "ErrorReport": "accuracy",
     "OperandError": "operands",
+    "Outcome": "emulation",
     "SummationOrder": "orders",
     "Tolerance": "accuracy",
     "TritongemmError": "errors",
@@ -35,12 +37,14 @@ _EXPORTS: dict[str, str | None] = {
     "closeness": "assertions",
     "grouped_mm": "api",
     "linear": "api",
+    "last_outcome": "emulation",
     "matmul": "api",
     "mm": "api",
     "predict": "api",
     "prepare": "emulation",
     "scaled_mm": "api",
     "tune": "tuning",
+    "unguarded": "emulation",
 }
 
 __all__ = ["__version__", *_EXPORTS]

@@ -621,6 +621,8 @@ def _called(
         return _traced(a, b, c, bias, out, settings)
     result = eager.quick(a, b, c, bias, out, settings)
     if result is not None:
+        if settings[1] == automatic.NAME:
+            automatic.remembered(automatic.NAME, a)
         return result
     check_flag("deterministic", deterministic)
     if settings[0] == 2 and is_prepared(b):

@@ -277,13 +277,16 @@ def choose(operands: Operands, config: Config | None = None, invariant: bool = T
         if candidate.supports(operands, None):
             chosen = candidate.configure(operands)
             whole = not candidate.bits(operands, chosen)
-            if not invariant and whole and (cut := _cut(operands, chosen)) is not None:
+            cuts = not invariant and whole and candidate.kernel in _CUT_BY_SPLIT_K
+            if cuts and (cut := _cut(operands, chosen)) is not None:
                 return cut
             if whole or not invariant:
                 return candidate, chosen
     raise UsageError(f"precision: no kernel here computes mode {operands.mode.name!r} for {operands.types}.")
 
 
+# Kernels that split_k does the work of where there are few tiles; those made for a GPU have ways of their own.
+_CUT_BY_SPLIT_K = ("blocked", "persistent")
 # Tiles that leave half of an H200's 132 multiprocessors without work.
 _FEW_TILES = 66
 
@@ -300,9 +303,11 @@ def _cut(operands: Operands, chosen: Config) -> tuple[Candidate, Config] | None:
 
 def predicted(operands: Operands) -> None:
     """Compute a product on the CPU by its mode's prediction, and the epilogue by the kernels' own."""
+    from tritongemm.emulation import noting
     from tritongemm.kernels.finishing import finish_on_cpu
 
-    finish_on_cpu(operands)
+    with noting(operands.mode.name, operands.K):
+        finish_on_cpu(operands)
 
 
 def _observed() -> bool:

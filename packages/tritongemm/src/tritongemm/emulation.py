@@ -18,10 +18,10 @@ multiply-adds, `ieee`.
 
 **The guard.** Splitting counts and adds up integers: how many of a row's numbers are too small for their parts, and the
 sum of squares of its scaled integers (int8x6). From these follows whether the expected error is at most that of a
-serial fp32
-sum of random signs, 0.3·u·K·rms(a)·rms(b) (measured on an H200: 0.400 u·sum|p| for uniform numbers, 0.472 for normal
-ones). If it is not, the product is computed again: fp16x3 as bf16x6, or as ieee where rows are so small that bf16 parts
-lose bits; int8x6 as ieee, which is as portable. The decision is made on the GPU; `last_outcome()` tells it.
+serial fp32 sum of random signs, 0.3·u·K·rms(a)·rms(b) (measured on an H200: 0.400 u·sum|p| for uniform numbers, 0.472
+for normal ones). If it is not, the product is computed again: fp16x3 as bf16x6, or as ieee where rows are so small that
+bf16 parts lose bits; int8x6 as ieee, which is as portable. The decision is made on the GPU; `last_outcome()` tells it,
+on any device.
 
 The guard looks at rows and columns by themselves. It cannot see that the large numbers of a row meet nothing but zeros;
 the promise's `scaled` term says what such data can cost.
@@ -33,7 +33,7 @@ import contextlib
 import math
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -199,6 +199,16 @@ def int8x6_limits(K: int) -> Limits:
     return Limits(_MOST_INT32, largest_inverse(4.0), largest_inverse(1.0), IEEE)
 
 
+FACTS = 8
+"""int32 numbers that a guard writes down: the verdict, whether a row or column holds Inf or NaN, the most small numbers
+of a row of A and of a column of B, the least exponent of any, the bits of two fp32 numbers, the largest inverse energy
+and the larger mean of A's and of B's, and 0."""
+
+_VERDICT, _SPECIAL_FACT, _SMALL_A, _SMALL_B, _LEAST, _WORST, _MEAN = range(7)
+# The verdict of an attempt that was not needed, or that left the product to the next one.
+LEAVE = 3
+
+
 def verdict(a: Split, b: Split, K: int, limits: Limits) -> int:
     """What the guard decides; integer by integer what `verdict_kernel` does.
 
@@ -208,18 +218,41 @@ def verdict(a: Split, b: Split, K: int, limits: Limits) -> int:
         K: Their length.
         limits: What passes.
     """
+    return int(facts_of(a, b, K, limits)[_VERDICT])
+
+
+def facts_of(a: Split, b: Split, K: int, limits: Limits | None) -> Array:
+    """What the guard writes down about a product, see `FACTS`; integer by integer what `verdict_kernel` does.
+
+    Args:
+        a: A's rows.
+        b: B's columns.
+        K: Their length.
+        limits: What passes; None for everything.
+    """
     kept, least = True, 1000
+    worst = mean = 0
+    energies = limits is not None and limits.worst_inverse is not None
     for side in (a, b):
-        kept &= int(side.small.max(initial=0)) <= limits.most_small
+        kept &= limits is None or int(side.small.max(initial=0)) <= limits.most_small
         least = min(least, int(side.exponents.min(initial=least)))
-        if limits.worst_inverse is not None and limits.mean_inverse is not None and side.energy is not None:
+        if energies and side.energy is not None:
+            assert limits is not None
+            assert limits.worst_inverse is not None
+            assert limits.mean_inverse is not None
             inverse = (np.float32(K) / side.energy.astype(np.float32) * np.float32(_INVERSE)).astype(np.int64)
-            kept &= int(inverse.max(initial=0)) <= limits.worst_inverse
-            kept &= int(inverse.sum()) // max(1, inverse.size) <= limits.mean_inverse
-    if kept:
-        return KEEP
-    below = limits.otherwise == BF16X6 and least < least_exponent("fp16")
-    return IEEE if below else limits.otherwise
+            worst = max(worst, int(inverse.max(initial=0)))
+            mean = max(mean, int(inverse.sum()) // max(1, inverse.size))
+            kept &= worst <= limits.worst_inverse and mean <= limits.mean_inverse
+    code = KEEP
+    if not kept:
+        assert limits is not None
+        below = limits.otherwise == BF16X6 and least < least_exponent("fp16")
+        code = IEEE if below else limits.otherwise
+    special = int(a.special.any() or b.special.any())
+    bits = np.array([worst, mean], np.float32).view(np.int32)
+    small = [int(side.small.max(initial=0)) for side in (a, b)]
+    return np.array([code, special, *small, least, *bits, 0], np.int32)
 
 
 def least_exponent(kind: str) -> int:
@@ -292,7 +325,9 @@ class Fp16x3:
         guard = guarded() if guard is None else guard
         left, right = split_fp16(a), split_fp16(b.T)
         K = a.shape[1]
-        if guard and K and (code := verdict(left, right, K, fp16x3_limits(K))) != KEEP:
+        facts = facts_of(left, right, K, fp16x3_limits(K) if guard and K else None)
+        _note(facts)
+        if (code := int(facts[_VERDICT])) != KEEP:
             return _otherwise(code, a, b, left, right)
         total = np.zeros((a.shape[0], b.shape[1]), np.float32)
         (a0, a1), (b0, b1) = left.parts, right.parts
@@ -333,7 +368,9 @@ class Int8x6:
         guard = guarded() if guard is None else guard
         left, right = split_int8(a), split_int8(b.T)
         K = a.shape[1]
-        if guard and K and (code := verdict(left, right, K, int8x6_limits(K))) != KEEP:
+        facts = facts_of(left, right, K, int8x6_limits(K) if guard and K else None)
+        _note(facts)
+        if (code := int(facts[_VERDICT])) != KEEP:
             return _otherwise(code, a, b, left, right)
         total = np.zeros((a.shape[0], b.shape[1]), np.float32)
         for k in range(0, K, INTEGER_CHUNK):
@@ -371,11 +408,20 @@ class Auto:
     def predict(self, a: Array, b: Array, types: tuple[str, str] = ("fp32", "fp32")) -> Array:
         """The accumulator's bits on an H200; arguments as `Fp16x3.predict`'s."""
         K = a.shape[1]
+        limits = replace(int8x6_limits(K), otherwise=LEAVE)
+        first = facts_of(split_int8(a), split_int8(b.T), K, limits)
+        if first[_VERDICT] == KEEP:
+            _note(np.concatenate([first, np.array([LEAVE] + [0] * (FACTS - 1), np.int32)]))
+            with _silence():
+                return INT8X6.predict(a, b, guard=False)
+        limits = fp16x3_limits(K)
+        if K < LEAST_FP16_K:
+            limits = replace(limits, otherwise=IEEE)
+        _note(np.concatenate([first, facts_of(split_fp16(a), split_fp16(b.T), K, limits)]))
         if K < LEAST_FP16_K:
             return _serial(a, b) + np.float32(0)
-        if verdict(split_int8(a), split_int8(b.T), K, int8x6_limits(K)) == KEEP:
-            return INT8X6.predict(a, b, guard=False)
-        return FP16X3.predict(a, b, guard=True)
+        with _silence():
+            return FP16X3.predict(a, b, guard=True)
 
     def promise(self, K: int, types: tuple[str, str] = ("fp32", "fp32")) -> Promise:
         """The bounds whatever is chosen."""
@@ -389,41 +435,141 @@ FP16X3, INT8X6, AUTO = Fp16x3(), Int8x6(), Auto()
 
 
 # ------------------------------------------------------------------------------------------------- what the guard did
+@dataclass(frozen=True)
+class Attempt:
+    """What the guard measured before a product was computed in an emulated mode, and what it made of it.
+
+    Attributes:
+        mode: The mode.
+        verdict: "kept"; or the mode that the product was computed in instead; "left" to the next attempt; "skipped"
+            since the attempt before was kept.
+        small: The most numbers of a row of A, or of a column of B, that are too small for full accuracy.
+        most_small: How many may be; None if no guard asked.
+        spread: The least root mean square of a row's or column's digits, in units of the largest integer that digits
+            can hold, which its largest number is scaled to be at least half of; None where that does not count.
+        least_spread: What it must be at least for a single row.
+        mean_spread: The same for all rows of an operand together.
+        least_mean_spread: What that must be at least.
+        special: Whether rows or columns hold Inf or NaN, which are computed in fp32 arithmetic.
+    """
+
+    mode: str
+    verdict: str
+    small: int
+    most_small: int | None
+    spread: float | None
+    least_spread: float | None
+    mean_spread: float | None
+    least_mean_spread: float | None
+    special: bool
+
+    def __str__(self) -> str:
+        if self.verdict == "skipped":
+            return f"{self.mode} was not needed"
+        said = {"kept": "kept", "left": "refused"}.get(self.verdict, f"refused, computed as {self.verdict}")
+        return f"{self.mode} {said}: {'; '.join(self._measured())}"
+
+    def _measured(self) -> list[str]:
+        if self.most_small is None:
+            return ["no guard asked"]
+        if self.most_small < 0:
+            return ["sums so short are faster and as accurate in fp32 arithmetic"]
+        if self.spread is None:
+            return [
+                f"up to {self.small} numbers of a row or column are too small for its parts, {self.most_small} may be"
+            ]
+        assert self.least_spread is not None
+        assert self.mean_spread is not None
+        assert self.least_mean_spread is not None
+        return [
+            f"the root mean square of a row or column is at least {self.spread:.2g} of its digits' range, "
+            f"{self.least_spread:.2g} is needed",
+            f"{self.mean_spread:.2g} over all rows or columns, {self.least_mean_spread:.2g} is needed",
+        ]
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What the guard of an emulated product decided; reading it waits for the GPU.
+    """How a product was computed in a mode that looks at its numbers; reading it waits for the GPU.
 
     Attributes:
         requested: The mode that was asked for.
-        facts: Per product of the batch, four int32 numbers: verdict, whether a row or column holds Inf or NaN, most
-            small numbers in a row of A, in a column of B; for `auto` those of int8x6, then those of fp16x3. On the GPU
-            that computed it.
+        facts: Per product of the batch, `FACTS` int32 numbers on the device that computed it; for `auto` those of
+            int8x6, then those of fp16x3. None for products that no guard looked at.
+        K: Length of the sums.
+        guarded: Whether the guard was asked.
+        reason: Why no guard looked, if none did.
     """
 
     requested: str
     facts: tuple[Any, ...]
+    K: int = 0
+    guarded: bool = True
+    reason: str = ""
+
+    @property
+    def attempts(self) -> tuple[tuple[Attempt, ...], ...]:
+        """Per product, what the guard measured and decided, in the order in which modes were tried."""
+        return tuple(self._attempts_of(np.array([int(n) for n in f], np.int32)) for f in self.facts)
+
+    def _attempts_of(self, facts: Array) -> tuple[Attempt, ...]:
+        modes = ("int8x6", "fp16x3") if self.requested == "auto" else (self.requested,)
+        return tuple(self._attempt(mode, facts[i * FACTS : (i + 1) * FACTS], i) for i, mode in enumerate(modes))
+
+    def _attempt(self, mode: str, facts: Array, place: int) -> Attempt:
+        code = int(facts[_VERDICT])
+        said = VERDICTS.get(code, "left" if place == 0 else "skipped")
+        made = {"int8x6": int8x6_limits, "fp16x3": fp16x3_limits}.get(mode)
+        limits = made(self.K) if made is not None and self.guarded and self.K and said != "skipped" else None
+        inverses = facts[[_WORST, _MEAN]].view(np.float32)
+        energies = limits is not None and limits.worst_inverse is not None
+
+        def spread(inverse: float | None) -> float | None:
+            return None if not energies or inverse is None or inverse <= 0 else _SPREAD / math.sqrt(inverse)
+
+        short = limits is not None and limits.worst_inverse is not None and limits.worst_inverse < 0
+        return Attempt(
+            mode,
+            said,
+            int(max(facts[_SMALL_A], facts[_SMALL_B])),
+            None if limits is None else -1 if short else limits.most_small,
+            spread(float(inverses[0])),
+            spread(limits.worst_inverse if limits is not None else None),
+            spread(float(inverses[1])),
+            spread(limits.mean_inverse if limits is not None else None),
+            said != "skipped" and bool(facts[_SPECIAL_FACT]),
+        )
 
     @property
     def modes(self) -> tuple[str, ...]:
         """The mode each product was computed in."""
-        return tuple(self._mode_of([int(n) for n in f]) for f in self.facts)
+        if self.reason:
+            return ("ieee",)
+        return tuple(self._mode_of(attempts) for attempts in self.attempts)
 
-    def _mode_of(self, facts: list[int]) -> str:
-        if self.requested != "auto":
-            return self.requested if facts[0] == KEEP else VERDICTS[facts[0]]
-        if facts[0] == KEEP:
-            return "int8x6"
-        return "fp16x3" if facts[4] == KEEP else VERDICTS[facts[4]]
+    def _mode_of(self, attempts: tuple[Attempt, ...]) -> str:
+        for attempt in attempts:
+            if attempt.verdict == "kept":
+                return attempt.mode
+        return attempts[-1].verdict
 
     @property
     def specials(self) -> tuple[bool, ...]:
         """Whether rows or columns with Inf or NaN were computed in fp32 arithmetic."""
-        return tuple(bool(f[1]) or (len(f) > 4 and int(f[0]) != KEEP and bool(f[5])) for f in self.facts)
+        return tuple(any(attempt.special for attempt in attempts) for attempts in self.attempts)
 
     def __str__(self) -> str:
+        if self.reason:
+            return f"{self.requested}: computed as ieee; {self.reason}"
         done = ", ".join(dict.fromkeys(self.modes))
         text = f"{self.requested}: kept" if done == self.requested else f"{self.requested}: computed as {done}"
-        return text + ("; rows or columns with Inf or NaN in fp32" if any(self.specials) else "")
+        whys = dict.fromkeys(str(attempt) for attempts in self.attempts for attempt in attempts)
+        text += "".join(f"\n  {why}" for why in whys)
+        return text + ("\n  rows or columns with Inf or NaN in fp32 arithmetic" if any(self.specials) else "")
+
+
+# The root mean square of a row's integers, in units of 2**23, is this over the root of its inverse energy.
+_SPREAD = 2.0**12
 
 
 @dataclass(frozen=True, eq=False)
@@ -542,20 +688,63 @@ def _require_hopper(x: Any) -> None:
 _outcomes = threading.local()
 
 
-def remember(requested: str, facts: Sequence[Any]) -> Outcome:
+def remember(requested: str, facts: Sequence[Any], *, K: int = 0, guarded: bool = True, reason: str = "") -> Outcome:
     """Keeps what was decided for `last_outcome`.
 
     Args:
         requested: The mode that was asked for.
         facts: See `Outcome`.
+        K: Length of the sums.
+        guarded: Whether the guard was asked.
+        reason: Why no guard looked.
     """
-    outcome = _outcomes.last = Outcome(requested, tuple(facts))
+    outcome = _outcomes.last = Outcome(requested, tuple(facts), K, guarded, reason)
     return outcome
 
 
 def last_outcome() -> Outcome | None:
-    """What the guard decided in this thread's last emulated product; None before the first."""
+    """How this thread's last product in a mode that looks at its numbers was computed, and why.
+
+    These are `auto`, `fp16x3`, `int8x6` ("portable") and, on a GPU, `bf16x6`; on GPUs, on the CPU and with NumPy.
+
+    Returns:
+        What the guard measured and decided; None before the first such product.
+    """
     return getattr(_outcomes, "last", None)
+
+
+@contextlib.contextmanager
+def noting(requested: str, K: int) -> Iterator[None]:
+    """Remembers what is decided while products are computed on the CPU.
+
+    Args:
+        requested: The mode that was asked for.
+        K: Length of the sums.
+    """
+    before, notes = getattr(_outcomes, "notes", None), list[Array]()
+    _outcomes.notes = notes
+    try:
+        yield
+    finally:
+        _outcomes.notes = before
+    if notes:
+        remember(requested, notes, K=K, guarded=requested == "auto" or guarded())
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """What is decided inside has been noted already."""
+    before, _outcomes.notes = getattr(_outcomes, "notes", None), None
+    try:
+        yield
+    finally:
+        _outcomes.notes = before
+
+
+def _note(facts: Array) -> None:
+    notes = getattr(_outcomes, "notes", None)
+    if notes is not None:
+        notes.append(facts)
 
 
 def _mode(name: str) -> Any:

@@ -57,7 +57,7 @@ def product(
     Returns:
         `out`, or a new matrix.
     """
-    precision = automatic.resolved(precision, a)
+    precision = automatic.remembered(precision, a)
     try:
         from tritongemm.dispatch import product as dispatched
         from tritongemm.kernels.epilogue import Epilogue
@@ -90,6 +90,7 @@ def without_triton(error: ImportError) -> Unavailable:
 
 def _predicted(a: Any, b: Any, out: Any, precision: str, out_dtype: Any) -> Any:
     """A product on the CPU that is just the sums, rounded: its mode's prediction, for which nothing is compiled."""
+    from tritongemm import emulation
     from tritongemm.modes import get
 
     shape = (*(int(n) for n in a.shape[:-1]), int(b.shape[-1]))
@@ -98,7 +99,9 @@ def _predicted(a: Any, b: Any, out: Any, precision: str, out_dtype: Any) -> Any:
     result = empty_like(a, shape, element) if out is None else out
     wide = [values_of(x, element_of(x, name)) for name, x in (("a", a), ("b", b))]
     batches = [x[None] if len(shape) == 2 else x for x in wide]
-    sums = [get(precision).predict(x, y, types=types) for x, y in zip(*batches, strict=True)]
+    mode = get(precision)
+    with emulation.noting(mode.name, int(a.shape[-1])):
+        sums = [mode.predict(x, y, types=types) for x, y in zip(*batches, strict=True)]
     if sums:
         write_values(result, np.stack(sums).reshape(shape), element_of(result, "out"))
     return result

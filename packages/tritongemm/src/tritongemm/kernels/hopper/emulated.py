@@ -97,9 +97,8 @@ def multiply(
         shape: How to cut the product; the mode's own if not given (not for "auto").
 
     Returns:
-        int32 tensor of four on the GPU: what was decided (see `emulation.VERDICTS`), whether some row or column holds
-        Inf or NaN, and the most small numbers of a row of A and of a column of B. For "auto" eight: those of int8x6,
-        then those of fp16x3.
+        int32 tensor of `emulation.FACTS` on the GPU: what was decided, and what from. For "auto" twice as many: those
+        of int8x6, then those of fp16x3.
     """
     launches.forgo()  # what was decided is remembered for `emulation.last_outcome`, which a replay would not do
     torch = sys.modules["torch"]
@@ -109,19 +108,18 @@ def multiply(
         epilogue = replace(epilogue, c=epilogue.c.clone())
     if mode != "auto":
         plan = EMULATIONS[mode]
-        facts = torch.empty(4, dtype=torch.int32, device=out.device)
+        facts = torch.empty(emulation.FACTS, dtype=torch.int32, device=out.device)
         limits = plan.limits(int(a.shape[1])) if guard and plan.limits is not None else None
         _guarded(a, b, out, plan, epilogue, facts, limits, left, right, None, shape or plan.shape)
         return facts
-    facts = torch.empty(8, dtype=torch.int32, device=out.device)
+    facts = torch.empty(2 * emulation.FACTS, dtype=torch.int32, device=out.device)
     first, second = EMULATIONS["int8x6"], EMULATIONS["fp16x3"]
     K = int(a.shape[1])
-    _guarded(
-        a, b, out, first, epilogue, facts[:4], replace(first.limits(K), otherwise=LEAVE), None, None, None, first.shape
-    )
+    quick = replace(first.limits(K), otherwise=LEAVE)
+    _guarded(a, b, out, first, epilogue, facts[: emulation.FACTS], quick, None, None, None, first.shape)
     # Sums too short for fp16x3 are so few operations that fp32 arithmetic is the fastest.
     slow = second.limits(K) if K >= emulation.LEAST_FP16_K else replace(second.limits(K), otherwise=emulation.IEEE)
-    _guarded(a, b, out, second, epilogue, facts[4:], slow, None, None, facts, second.shape)
+    _guarded(a, b, out, second, epilogue, facts[emulation.FACTS :], slow, None, None, facts, second.shape)
     return facts
 
 
@@ -272,4 +270,4 @@ def run(operands: Operands, right: Parts | None = None, guard: bool | None = Non
         )
         if target is not out:
             out.copy_(target)
-    emulation.remember(mode, decided)
+    emulation.remember(mode, decided, K=operands.K, guarded=guard or mode == "auto")

@@ -61,7 +61,7 @@ def verdict_kernel(
     GATED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """verdict[0]: what to do; [1]: whether some row or column is special; [2], [3]: most small numbers of a row of A,
-    of a column of B.
+    of a column of B; [4]: the least exponent; [5], [6]: bits of the largest inverse energy and of the larger mean.
 
     Args:
         most_small: Small numbers that a row may hold.
@@ -90,6 +90,14 @@ def verdict_kernel(
     tl.store(verdict_ptr + 1, xa | xb)
     tl.store(verdict_ptr + 2, sa)
     tl.store(verdict_ptr + 3, sb)
+    tl.store(verdict_ptr + 4, tl.minimum(ea, eb))
+    worst = 0
+    mean = 0
+    if ENERGY:
+        worst = tl.maximum(wa, wb).to(tl.float32).to(tl.int32, bitcast=True)
+        mean = tl.maximum(ta // M, tb // N).to(tl.float32).to(tl.int32, bitcast=True)
+    tl.store(verdict_ptr + 5, worst)
+    tl.store(verdict_ptr + 6, mean)
 
 
 @triton.jit
