@@ -171,7 +171,7 @@ class Operands:
         e = self.epilogue
         c = e.c if e.reads_c else None
         along_bias = 0 if e.bias is None else strides_of(e.bias, "bias")[0]
-        along = (along_bias, _along(e.scale_a, 0), _along(e.scale_b, 1))
+        along = (along_bias, along_scales(e.scale_a, 0), along_scales(e.scale_b, 1))
         strides = (*batched_strides(self.out, "out"), *((0, 0, 0) if c is None else batched_strides(c, "c")), *along)
         return (self.out, c, e.bias, e.scale_a, e.scale_b, *strides, *self.factors())
 
@@ -232,7 +232,7 @@ def _check_scales(epilogue: Epilogue, shape: tuple[int, ...]) -> None:
             )
 
 
-def _along(scale: Any, axis: int) -> int:
+def along_scales(scale: Any, axis: int) -> int:
     """Stride of scales along rows or columns; 0 for a single one, which all share."""
     if scale is None or math.prod(scale.shape) == 1:
         return 0

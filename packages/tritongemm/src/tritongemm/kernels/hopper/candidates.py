@@ -109,6 +109,47 @@ def _split_bits(operands: Operands, config: Config) -> str:
     return warp_specialised.split_bits(operands, config)
 
 
+def _takes_small(operands: Operands, config: Config | None) -> bool:
+    if not is_hopper(operands.a):
+        return False
+    from tritongemm.kernels.hopper import small
+
+    return small.supports(operands, config)
+
+
+def _takes_small_split(operands: Operands, config: Config | None) -> bool:
+    if not is_hopper(operands.a):
+        return False
+    from tritongemm.kernels.hopper import small
+
+    return small.supports_split(operands, config)
+
+
+def _small(operands: Operands, config: Config) -> None:
+    from tritongemm.kernels.hopper import small
+
+    with on_device_of(operands):
+        small.run(operands, config)
+
+
+def _configure_small(operands: Operands) -> Config:
+    from tritongemm.kernels.hopper import small
+
+    return small.configure(operands)
+
+
+def _configure_small_split(operands: Operands) -> Config:
+    from tritongemm.kernels.hopper import small
+
+    return small.configure_split(operands)
+
+
+def _small_split_bits(operands: Operands, config: Config) -> str:
+    from tritongemm.kernels.hopper import small
+
+    return small.split_bits(operands, config)
+
+
 def _takes_emulated(operands: Operands, config: Config | None) -> bool:
     if operands.mode.name not in EMULATED or operands.types != ("fp32", "fp32") or not is_hopper(operands.a):
         return False
@@ -171,5 +212,9 @@ def register_all(register: Callable[[Any], Any], candidate: Callable[..., Any]) 
         candidate("warp_specialised", _tensor_core, _takes_tensor_core, _promised, _configure_tensor_core, priority=10)
     )
     register(candidate("warp_specialised_split", _split, _takes_split, _split_bits, _configure_split, priority=12))
+    register(candidate("small", _small, _takes_small, _promised, _configure_small, priority=13))
+    register(
+        candidate("small_split", _small, _takes_small_split, _small_split_bits, _configure_small_split, priority=14)
+    )
     register(candidate("simt", _simt, _takes_simt, _promised, _configure_simt, priority=10))
     register(candidate("emulated", _emulated, _takes_emulated, _promised, _configure_emulated, priority=11))
