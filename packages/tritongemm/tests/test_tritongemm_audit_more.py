@@ -407,8 +407,12 @@ def test_safetensors_are_read_with_all_their_types(folder):
         (["a.npy", "two.npz"], "holds 2 arrays; name one"),
         (["a.npy", "two.npz:oen"], "Did you mean 'one'?"),
         (["a.npy", "text.txt"], "ends in .txt"),
-        (["a.npy", "objects.npy"], "cannot be read"),
-        (["a.npy", "text.npy"], "cannot be read"),
+        (["a.npy", "objects.npy"], "cannot be read: it holds Python objects, which are not unpickled"),
+        (["a.npy", "text.npy"], "cannot be read: it is no .npy file"),
+        (["a.npy", "text.npz"], "cannot be read: it is no .npz file"),
+        (["a.npy", "broken.npz"], "cannot be read: File is not a zip file"),
+        (["a.npy", "cut.npy"], "cannot be read: "),
+        (["a.npy", "empty.npy"], "cannot be read: it is empty"),
     ],
 )
 def test_files_that_hold_no_operands_are_one_sentence(folder, capsys, files, words):
@@ -419,8 +423,11 @@ def test_files_that_hold_no_operands_are_one_sentence(folder, capsys, files, wor
     np.save("nan.npy", np.full((3, 2), np.nan, np.float32))
     np.save("objects.npy", np.array([[object()]], dtype=object), allow_pickle=True)
     np.savez("two.npz", one=np.ones((3, 2)), other=np.ones(1))
-    for name in ("text.txt", "text.npy"):
+    for name in ("text.txt", "text.npy", "text.npz"):
         (folder / name).write_text("no")
+    (folder / "empty.npy").write_text("")
+    (folder / "broken.npz").write_bytes((folder / "two.npz").read_bytes()[:40])
+    (folder / "cut.npy").write_bytes((folder / "a.npy").read_bytes()[:-4])
     assert main(["audit", "--data", *files, "--device", "cpu", "--no-report"]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)

@@ -149,17 +149,24 @@ def test_an_operation_that_is_not_known_exits_with_3_and_one_sentence(folder, ca
         ({}, ["--grid", "M // 0"], ["divides by zero"]),
         ({}, ["--const", "BLOCK_X=3"], ["neither kernel has a constant 'BLOCK_X'"]),
         ({}, ["--config-b", "2"], ["--config-b", "not autotuned"]),
-        ({}, ["--dtype", "fp8"], ["dtype: 'fp8'", "Known: bf16, fp16, fp32"]),
-        ({}, ["--out-dtype", "int"], ["out_dtype: 'int'"]),
+        ({}, ["--dtype", "fp8"], ["--dtype: 'fp8'", "Known: bf16, fp16, fp32"]),
+        ({}, ["--out-dtype", "int"], ["--out-dtype: 'int'"]),
+        ({}, ["--precision-a", "tf23"], ["--precision-a: 'tf23' is no mode. Did you mean 'tf32'?"]),
+        ({}, ["--precision-b", "tf32", "--dtype", "fp16"], ["--precision-b: mode 'tf32' takes fp32 operands"]),
+        ({}, ["--template", "blocked"], ["--template: it prints an adapter and takes no other argument", "'blocked'"]),
         ({}, ["--inputs", "gauss"], ["'gauss'", "normal"]),
         ({}, ["--device", "tpu"], ["--device: 'tpu'", "Known: auto, cpu, gpu"]),
-        ({}, ["--k", "0"], ["K: 0, but an audit needs 1 to"]),
-        ({}, ["--m", "99999999"], ["M: 99999999"]),
-        ({}, ["--max-time", "0"], ["max_time: 0.0 seconds"]),
-        ({}, ["--atol=-1"], ["atol, rtol: -1.0"]),
-        ({}, ["--rtol", "inf"], ["atol, rtol: 0.0001 and inf"]),
-        ({}, ["--inputs", "wide", "--dtype", "fp16"], ["inputs: U(-1, 1) times 2^-20", "fp16's largest number 65504"]),
-        ({}, ["--seed", "-1"], ["seed: -1", "not negative"]),
+        ({}, ["--k", "0"], ["--k: 0, but an audit needs 1 to"]),
+        ({}, ["--m", "99999999"], ["--m: 99999999"]),
+        ({}, ["--max-time", "0"], ["--max-time: 0.0 seconds"]),
+        ({}, ["--atol=-1"], ["--atol, --rtol: -1.0"]),
+        ({}, ["--rtol", "inf"], ["--atol, --rtol: 0.0001 and inf"]),
+        (
+            {},
+            ["--inputs", "wide", "--dtype", "fp16"],
+            ["--inputs: U(-1, 1) times 2^-20", "fp16's largest number"],
+        ),
+        ({}, ["--seed", "-1"], ["--seed: -1", "not negative"]),
         (
             {},
             ["--const-b", "BLOCK_M=wide"],
@@ -180,6 +187,8 @@ def test_an_operation_that_is_not_known_exits_with_3_and_one_sentence(folder, ca
             ["--out: no report", "'taken'", "is no folder", "--no-report"],
         ),
         ({"taken": ""}, ["--out", "taken/deeper"], ["--out: no report can be written", "taken is no folder"]),
+        ({}, ["--out", "x" * 300], ["--out: no report can be written", "File name too long"]),
+        ({}, ["--out", "/proc/reports"], ["--out: no report can be written", "/proc"]),
     ],
 )
 def test_wrong_use_is_one_sentence_and_exits_with_2(folder, capsys, files, arguments, words):
@@ -199,7 +208,7 @@ def test_sizes_beyond_the_memory_are_one_sentence(capsys):
     pytest.importorskip("triton")
     size = ["--m", "1048576", "--n", "1048576", "--k", "1048576", "--device", "cpu"]
     said = complaint(capsys, *size)
-    assert "M, N, K: 1048576, 1048576 and 1048576 make operands of 16,384.0 GiB" in said
+    assert "--m, --n, --k: 1048576, 1048576 and 1048576 make operands of 16,384.0 GiB" in said
     assert "give smaller sizes" in said
 
 
@@ -261,14 +270,27 @@ def test_a_folder_that_cannot_take_files_is_told_without_making_anything(tmp_pat
     assert why_unwritable(tmp_path / "file" / "deep") == f"{tmp_path / 'file'} is no folder"
 
 
-def test_arguments_that_are_none_exit_with_2(capsys):
-    for arguments in (["audit", "--m", "many"], ["audit", "--const", "1=2"], ["adit"], [], ["audit", "--nonsense"]):
-        with pytest.raises(SystemExit) as exited:
-            parser().parse_args(arguments)
-        assert exited.value.code == 2
-        err = capsys.readouterr().err
-        assert "--help" in err
-        assert err.count("\n") == 1
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["audit", "--m", "many"], "argument --m: invalid int value: 'many'"),
+        (["audit", "--const", "1=2"], "'1=2' is not NAME=VALUE"),
+        (["adit"], "tritongemm: argument command: 'adit' is none. Did you mean 'audit'? Known: audit, challenge"),
+        ([], "tritongemm: the following arguments are required: command"),
+        (["audit", "--nonsense"], "tritongemm audit: unrecognized arguments: --nonsense"),
+        (["audit", "--dytpe=bf16"], "unrecognized arguments: --dytpe=bf16; did you mean --dtype?"),
+        (["audit", "a", "b", "c"], "tritongemm audit: unrecognized arguments: c"),
+        (["challenge", "--device", "gpus"], "'gpus' is none. Did you mean 'gpu'?"),
+    ],
+)
+def test_arguments_that_are_none_exit_with_2(capsys, arguments, words):
+    with pytest.raises(SystemExit) as exited:
+        parser().parse_args(arguments)
+    assert exited.value.code == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert "--help" in err
+    assert err.count("\n") == 1
 
 
 def test_a_missing_triton_is_one_sentence(monkeypatch, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import difflib
 import io
 import os
 import shlex
@@ -13,19 +14,40 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import tritongemm
-from tritongemm.errors import TritongemmError, UsageError
+from tritongemm.errors import TritongemmError, UsageError, nearest
 from tritongemm.tables import WIDTH
 
 WRONG_USE = 2
 _INTERRUPTED, _PIPE_CLOSED = 130, 141
 
 
+# What the functions call the options, where that is not the option's name without its dashes.
+_OPTIONS = {
+    **{name: f"--{name.replace('_', '-')}" for name in (
+        "dtype", "out_dtype", "inputs", "seed", "atol", "rtol", "max_time", "device")},
+    **{name: f"--{name.lower()}" for name in "MNK"},
+    **{f"choices_{letter}.precision": f"--precision-{letter}" for letter in "ab"},
+}  # fmt: skip
+
+
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        # A command's parser complains itself of what it does not know: it knows what is nearest.
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown and self._subparsers is None:
+            option = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
+            close = difflib.get_close_matches(option, self._option_string_actions, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return known, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            raise argparse.ArgumentError(action, f"{value!r} is none. {nearest(str(value), known)}".rstrip("."))
+
     def error(self, message: str) -> NoReturn:
-        # The top parser complains of what a command's parser did not know.
-        command = next((word for word in sys.argv[1:] if word in ("audit", "challenge")), "")
-        prog = self.prog if " " in self.prog or not command else f"{self.prog} {command}"
-        self.exit(WRONG_USE, f"{prog}: {message}. See {prog} --help.\n")
+        self.exit(WRONG_USE, f"{self.prog}: {message}{'' if message.endswith('?') else '.'} See {self.prog} --help.\n")
 
 
 def _constant(text: str) -> tuple[str, Any]:
@@ -192,11 +214,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tritongemm {options.command}: out of memory ({error}); give smaller sizes.", file=sys.stderr)
         return WRONG_USE
     except (TritongemmError, OSError) as error:
-        print(f"tritongemm {options.command}: {error}", file=sys.stderr)
+        print(f"tritongemm {options.command}: {_as_options(str(error))}", file=sys.stderr)
         return WRONG_USE
     except KeyboardInterrupt:
         print(f"tritongemm {options.command}: interrupted; reports of earlier runs are as they were.", file=sys.stderr)
         return _INTERRUPTED
+
+
+def _as_options(message: str) -> str:
+    """A message that begins with names of arguments, with the names of options in their place."""
+    names, colon, rest = message.partition(":")
+    if not colon:
+        return message
+    return ", ".join(_OPTIONS.get(name, name) for name in names.split(", ")) + colon + rest
 
 
 def _audit(options: argparse.Namespace) -> int:
@@ -207,6 +237,10 @@ def _audit(options: argparse.Namespace) -> int:
     if options.template:
         from tritongemm.auditing.cases import TEMPLATE
 
+        if options.kernel_a is not None:
+            raise UsageError(
+                f"--template: it prints an adapter and takes no other argument, given {options.kernel_a!r}."
+            )
         print(TEMPLATE, end="")
         return 0
     reason = None if options.no_report else why_unwritable(options.out, REPORT_FILES)

@@ -587,12 +587,19 @@ def measure(
         The report.
 
     Raises:
-        UsageError: Shapes or dtypes do not fit.
+        UsageError: Shapes or dtypes do not fit; fp64 is for `tritongemm.assert_close`.
     """
     if callable(c):
         name = name or str(getattr(c, "__name__", type(c).__name__))
         c = c(a, b)
-    kinds = {argument: dtype_of(x, argument) for argument, x in (("c", c), ("a", a), ("b", b))}
+    given = (("c", c), ("a", a), ("b", b))
+    for argument, x in given:
+        if str(getattr(x, "dtype", "")).endswith("float64"):
+            raise UsageError(
+                f"{argument}.dtype: float64, and errors are measured against float64, which errs as much; "
+                "tritongemm.assert_close judges such products."
+            )
+    kinds = {argument: dtype_of(x, argument) for argument, x in given}
     if precision is not None:
         if order is not None:
             raise UsageError("order, precision: give one of them; a precision mode has its own bound.")

@@ -35,7 +35,7 @@ def replaced(path: str | os.PathLike[str], text: str) -> Path:
 
 
 def why_unwritable(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> str | None:
-    """Why files cannot be made in a folder, found out without making anything.
+    """Why files cannot be made in a folder: tried with a temporary one, of which nothing is left, nor of new folders.
 
     Args:
         folder: The folder, which need not exist yet.
@@ -45,12 +45,24 @@ def why_unwritable(folder: str | os.PathLike[str], names: Iterable[str] = ()) ->
         The reason; None if there is none to be seen.
     """
     folder = Path(folder).absolute()
-    there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if not there.is_dir():
-        return f"{there} is no folder"
-    if not os.access(there, os.W_OK | os.X_OK):
-        return f"{there} is not writable"
+    made: list[Path] = []
+    try:
+        missing = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
+        for place in reversed(missing):
+            place.mkdir()
+            made.append(place)
+        if not os.path.isdir(folder):
+            return f"{folder} is no folder"
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".", suffix=".part")
+        os.close(handle)
+        os.unlink(temporary)
+    except (OSError, ValueError) as error:
+        there = next((place for place in (folder, *folder.parents) if os.path.exists(place)), folder)
+        reason = getattr(error, "strerror", None) or str(error)
+        return f"{there} is no folder" if not os.path.isdir(there) else f"{reason}: {folder}"
+    finally:
+        for place in reversed(made):
+            with contextlib.suppress(OSError):
+                place.rmdir()
     taken = next((folder / name for name in names if (folder / name).is_dir()), None)
     return f"{taken} is a folder" if taken else None

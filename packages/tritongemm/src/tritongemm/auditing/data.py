@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -18,6 +19,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _SAFETENSORS = {
     "F64": "fp64", "F32": "fp32", "F16": "fp16", "BF16": "bf16", "F8_E4M3": "fp8e4m3fn", "F8_E5M2": "fp8e5m2",
 }  # fmt: skip
+# How files begin: a NumPy array; a zip archive, and one without anything in it.
+_BEGINNINGS = {".npy": (b"\x93NUMPY",), ".npz": (b"PK\x03\x04", b"PK\x05\x06")}
 _INTEGERS = {"I8": "i1", "U8": "u1", "I16": "i2", "U16": "u2", "I32": "i4", "U32": "u4", "I64": "i8", "U64": "u8",
              "BOOL": "?"}  # fmt: skip
 
@@ -34,6 +37,7 @@ def load_named(path: str) -> dict[str, Any]:
     """
     ending = Path(path).suffix
     try:
+        _check_beginning(path, ending)
         if ending == ".npy":
             return {"data": _plain(np.load(path, allow_pickle=False))}
         if ending == ".npz":
@@ -41,9 +45,25 @@ def load_named(path: str) -> dict[str, Any]:
                 return dict(_of_npz(key, file[key]) for key in file.files)
         if ending == ".safetensors":
             return _safetensors(path)
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise UsageError(f"--data: {path!r} cannot be read: {error}") from None
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
+        said = "it holds Python objects, which are not unpickled" if "Object arrays" in str(error) else error
+        raise UsageError(f"--data: {path!r} cannot be read: {said}") from None
     raise UsageError(f"--data: {path!r} ends in {ending or 'nothing'}; .npy, .npz and .safetensors files are read.")
+
+
+def _check_beginning(path: str, ending: str) -> None:
+    """NumPy takes a file of any other kind for a pickled one.
+
+    Raises:
+        ValueError: The file is not what its name says.
+    """
+    wanted = _BEGINNINGS.get(ending)
+    if wanted is None:
+        return
+    with open(path, "rb") as file:
+        found = file.read(len(wanted[0]))
+    if found not in wanted:
+        raise ValueError(f"it is {'empty' if not found else f'no {ending} file'}; write it with numpy.save or savez")
 
 
 def _of_npz(key: str, array: Array) -> tuple[str, Any]:

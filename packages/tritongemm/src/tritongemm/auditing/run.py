@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Mapping
@@ -256,7 +257,8 @@ def audit(
             raise UsageError(f"{name}: {value}, but an audit needs 1 to {_LARGEST_DIMENSION}.")
     if not max_time > 0:
         raise UsageError(f"max_time: {max_time} seconds; give a positive number.")
-    tolerance = _tolerance(atol, rtol, out_dtype or dtype)
+    kinds = (name_of(dtype_named(dtype)), name_of(dtype_named(out_dtype or dtype, "out_dtype")))
+    tolerance = _tolerance(atol, rtol, kinds[1])
     if seed < 0:
         raise UsageError(f"seed: {seed}; give a whole number that is not negative.")
     _check_memory(M, N, K)
@@ -264,7 +266,6 @@ def audit(
         raise UsageError(
             f"inputs: {distribution!r} is no distribution of operands. {nearest(distribution, DISTRIBUTIONS)}"
         )
-    kinds = (name_of(dtype_named(dtype)), name_of(dtype_named(out_dtype or dtype, "out_dtype")))
     version, untested = usable_triton()
     place = device_named(device)
     if isinstance(place, Cpu):
@@ -363,8 +364,7 @@ def audit(
 
 def _tolerance(atol: float | None, rtol: float | None, out: str) -> Tolerance:
     """The tolerance that was given, or the usual one of the results' type."""
-    kind = name_of(dtype_named(out, "out_dtype"))
-    usual = Tolerance() if kind == "fp32" else torch_tolerance(kind)
+    usual = Tolerance() if out == "fp32" else torch_tolerance(out)
     return Tolerance(usual.atol if atol is None else atol, usual.rtol if rtol is None else rtol)
 
 
@@ -379,8 +379,12 @@ def _precisions(choices: Mapping[str, Choices | None], operands: str) -> dict[st
         if one is not None and one.precision is not None:
             from tritongemm import modes
 
-            mode = modes.get(one.precision)
-            mode.of((operands, operands))
+            argument = f"choices_{letter.lower()}.precision"
+            try:
+                mode = modes.get(one.precision)
+                mode.of((operands, operands), argument)
+            except UsageError as error:
+                raise UsageError(re.sub("^precision:", f"{argument}:", str(error))) from None
             found[letter] = mode.name
     return found
 
