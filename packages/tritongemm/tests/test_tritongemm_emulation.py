@@ -113,7 +113,8 @@ def test_splitting_kernels_give_the_same_parts_and_facts(kind, layout):
     pitch, rows = 128, 256
     types = {"fp16": np.float16, "int8": np.int8, "bf16": np.uint16}
     data = np.full((splitting.KINDS[kind] * rows, pitch), 77, types[kind])
-    given = fpsan_tools.typed(data, "bf16") if kind == "bf16" else data
+    word = 4 if kind == "int8" else 1
+    given = fpsan_tools.typed(data, "bf16") if kind == "bf16" else data.view(np.int32) if word == 4 else data
     exponents, energy, small, largest = (np.zeros(R, t) for t in (np.int32, np.int64, np.int32, np.int32))
     gate = np.ones(1, np.int32)
     facts = (exponents, energy, small)
@@ -123,15 +124,15 @@ def test_splitting_kernels_give_the_same_parts_and_facts(kind, layout):
         behind, done = 2, np.zeros(5, np.int32)
         programs = 3 * 8 if kind == "bf16" else 2 * (3 + behind) * 8
         fpsan_tools.run(
-            splitting.split_columns_kernel, (programs,), y, largest, done, given, *facts, R, K, pitch, rows * pitch, 1,
-            R, behind, gate, BLOCK_R=8, BLOCK_K=32, BLOCKS=2, BESIDE=2, **common,
+            splitting.split_columns_kernel, (programs,), y, largest, done, given, *facts, R, K, pitch // word,
+            rows * pitch // word, 1, R, behind, gate, BLOCK_R=8, BLOCK_K=32, BLOCKS=2, BESIDE=2, **common,
         )  # fmt: skip
         assert (done == (0 if kind == "bf16" else 4)).all()
     else:
         block = 128 if layout == "rows" else 32
         fpsan_tools.run(
-            splitting.split_rows_kernel, (R,), x, given, *facts, K, pitch, rows * pitch, K, 1, gate,
-            BLOCK=block, RESIDENT=layout == "rows", **common,
+            splitting.split_rows_kernel, (R,), x, given, *facts, K, pitch // word, rows * pitch // word, K, 1,
+            gate, BLOCK=block, RESIDENT=layout == "rows", **common,
         )  # fmt: skip
     got = data.reshape(-1, rows, pitch)[:, :R]
     assert (got[:, :, K:] == 0).all(), "zeros behind column K"

@@ -107,7 +107,11 @@ def compiled(order, operands, result, shape, constants):
     }
     layouts = {name: tile_layout(*tile, types[kind], how) for name, (kind, tile, how) in tiles.items()}
     facts = ("gate_ptr", "row_exponents", "column_exponents", "cut_exponents", "small_ptr", "ready_ptr")
-    pointers = dict.fromkeys(facts, "i32") | {"energy_ptr": "i64", "x_ptr": "fp32", "parts_ptr": operands}
+    pointers = dict.fromkeys(facts, "i32") | {
+        "energy_ptr": "i64",
+        "x_ptr": "fp32",
+        "parts_ptr": "i32" if operands == "i8" else operands,
+    }
     signature = {}
     for name in product_kernel.arg_names:
         if name in tiles:

@@ -81,7 +81,7 @@ class Split:
         exponents: int32 per row: the power of two that sums are multiplied by.
         energy: int64 per row of int8 parts: sum of squares of the scaled integers' upper nine bits; 2**62 for rows of
             zeros. None for fp16.
-        small: Numbers per row that are too small for full accuracy.
+        small: Numbers per row that are too small for full accuracy (fp16); zeros where the energy tells as much.
         special: Rows that hold Inf or NaN.
     """
 
@@ -123,9 +123,8 @@ def split_int8(x: Array) -> Split:
     low = ((q + 128) & 255) - 128
     rest = (q - low) >> 8
     middle = ((rest + 128) & 255) - 128
-    tiny = ((np.abs(v) < 0.5) & (finite != 0)).sum(1, dtype=np.int32)
     digits = tuple(d.astype(np.int8) for d in ((rest - middle) >> 8, middle, low))
-    return Split(digits, 8 - shift, _energy((rest + 64) >> 7, finite), tiny, special)
+    return Split(digits, 8 - shift, _energy((rest + 64) >> 7, finite), np.zeros(x.shape[0], np.int32), special)
 
 
 def _finite(x: Array, limit: float) -> tuple[Array, Array]:

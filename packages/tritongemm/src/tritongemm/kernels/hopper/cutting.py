@@ -14,10 +14,12 @@ from triton.experimental.gluon import language as gl
 
 from tritongemm.kernels.hopper.splitting import (
     _ROW_OF_ZEROS,
-    _SPECIAL,
     exponent_for,
     finite_part,
+    flag_of,
+    neighbours,
     shift_for,
+    store_digits,
     store_parts,
 )
 
@@ -34,7 +36,8 @@ class Cutting:
 
     Attributes:
         x: A's first number, `stride` numbers between rows, K of them in a row.
-        parts: Where parts go, `pitch` elements between rows, `part` between the parts of a number.
+        parts: Where parts go, four int8 digits as one int32 word, `pitch` elements (words) between rows, `part` between
+            the parts of a number.
         exponents: As `parts.Parts`, like `energy` and `small`.
         ready: Rows that are cut, per row of tiles from the one of row `first` on.
         first: Rows before it are cut already.
@@ -72,6 +75,28 @@ class Cutting:
 
 
 @gluon.jit
+def cut_digits(xs, shift, r, live, parts, pitch, part):
+    """Stores the digits of rows' pieces; the rows' energies.
+
+    A thread's numbers are neighbours, so that words are made without an exchange, in a layout of their own.
+    """
+    for p in gl.static_range(len(xs)):
+        x0, x1, x2, x3 = neighbours(xs[p])
+        if p == 0:
+            LAYOUT: gl.constexpr = x0.type.layout
+            rows = gl.convert_layout(r, gl.SliceLayout(1, LAYOUT))
+            there = gl.convert_layout(live, gl.SliceLayout(1, LAYOUT))
+            shifts = gl.convert_layout(shift, gl.SliceLayout(1, LAYOUT))
+            words = gl.arange(0, x0.shape[1], gl.SliceLayout(0, LAYOUT))
+            at = parts + rows.to(gl.int64)[:, None] * pitch
+            squares = gl.zeros(x0.shape, gl.int32, LAYOUT)
+        w = words + p * x0.shape[1]
+        stored = there[:, None] & (w < pitch)[None, :]
+        squares += store_digits(x0, x1, x2, x3, shifts[:, None], at + w[None, :], part, stored)
+    return gl.sum(squares, 1)
+
+
+@gluon.jit
 def cut_rows(cutting, group: gl.constexpr, GROUPS: gl.constexpr, BM: gl.constexpr):
     """A warpgroup's share of the rows, two at a time in each program of a cluster."""
     ROWS: gl.constexpr = _ROWS * gl.num_ctas()
@@ -81,8 +106,8 @@ def cut_rows(cutting, group: gl.constexpr, GROUPS: gl.constexpr, BM: gl.constexp
     KIND: gl.constexpr = cutting.KIND
     # The launcher sees to it that these are such multiples.
     K = cutting.K // 16 * 16
-    pitch = cutting.pitch // 64 * 64
-    part = cutting.part // 64 * 64
+    pitch = cutting.pitch // 32 * 32
+    part = cutting.part // 32 * 32
     stride = cutting.stride // 4 * 4
     depth = gl.arange(0, _PIECE, gl.SliceLayout(0, LAYOUT))
     worker = gl.program_id(0) * GROUPS + group
@@ -91,36 +116,35 @@ def cut_rows(cutting, group: gl.constexpr, GROUPS: gl.constexpr, BM: gl.constexp
         r = start + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
         live = r < cutting.M
         from_x = cutting.x + r.to(gl.int64)[:, None] * stride
-        at = cutting.parts + r.to(gl.int64)[:, None] * pitch
         xs = ()
-        marks = gl.zeros([ROWS, _PIECE], gl.int32, LAYOUT)
+        marks = gl.zeros([ROWS, _PIECE], gl.float32, LAYOUT)
         running = gl.zeros([ROWS, _PIECE], gl.float32, LAYOUT)
         for p in gl.static_range(cutting.PIECES):
             k = depth + p * _PIECE
             xs += (gl.load(from_x + k[None, :], mask=live[:, None] & (k < K)[None, :], other=0.0),)  # type: ignore[assignment]
         finite = ()
         for p in gl.static_range(cutting.PIECES):
-            x, special = finite_part(xs[p], KIND)
+            x, mark = finite_part(xs[p], KIND)
             finite += (x,)  # type: ignore[assignment]
             running = gl.maximum(running, gl.abs(x))
-            marks += special.to(gl.int32) << 16
+            marks += mark
         largest = gl.max(running, 1)
         shift = shift_for(largest, KIND)
-        squares = gl.zeros([ROWS, _PIECE], gl.int32, LAYOUT)
-        for p in gl.static_range(cutting.PIECES):
-            k = depth + p * _PIECE
-            stored = live[:, None] & (k < pitch)[None, :]
-            integers, small = store_parts(finite[p], shift[:, None], at + k[None, :], part, stored, KIND)
-            marks += small.to(gl.int32)
-            if KIND == "int8":
-                squares += integers * integers
-        counts = gl.sum(marks, 1)
-        gl.store(cutting.exponents + r, exponent_for(shift, KIND), mask=live)
+        small = flag_of(gl.sum(marks, 1))
         if KIND == "int8":
-            energy = gl.sum(squares, 1).to(gl.int64)
+            energy = cut_digits(finite, shift, r, live, cutting.parts, pitch, part)
+            energy = gl.convert_layout(energy, r.type.layout).to(gl.int64)
             gl.store(cutting.energy + r, gl.where(largest > 0, energy, _ROW_OF_ZEROS), mask=live)
-        flags = gl.where((counts >> 16) > 0, _SPECIAL, 0)
-        gl.store(cutting.small + r, (counts & 65535) + flags, mask=live)
+        else:
+            at = cutting.parts + r.to(gl.int64)[:, None] * pitch
+            counts = gl.zeros([ROWS, _PIECE], gl.int32, LAYOUT)
+            for p in gl.static_range(cutting.PIECES):
+                k = depth + p * _PIECE
+                stored = live[:, None] & (k < pitch)[None, :]
+                counts += store_parts(finite[p], shift[:, None], at + k[None, :], part, stored, KIND)
+            small += gl.sum(counts, 1)
+        gl.store(cutting.exponents + r, exponent_for(shift, KIND), mask=live)
+        gl.store(cutting.small + r, small, mask=live)
         # What this warpgroup wrote is there for every copy engine before the count says so.
         gl.inline_asm("fence.proxy.async.global;", "~{memory}")
         gl.barrier()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -252,13 +253,14 @@ def _cut_tensors(cut: Cut | None, other: Any) -> tuple[Any, ...]:
     if cut is None:
         return (other,) * 6
     left = cut.left
-    return cut.x, left.data, left.exponents, left.energy, left.small, cut.ready
+    data = left.data if left.kind != "int8" else left.data.view(sys.modules["torch"].int32)
+    return cut.x, data, left.exponents, left.energy, left.small, cut.ready
 
 
 def _cut_sizes(cut: Cut | None) -> tuple[int, ...]:
     if cut is None:
         return (0,) * 5
-    pitch = int(cut.left.data.shape[1])
+    pitch = int(cut.left.data.shape[1]) // (4 if cut.left.kind == "int8" else 1)
     return cut.first, cut.programs, int(cut.x.stride(0)), pitch, int(cut.left.rows) * pitch
 
 

@@ -17,6 +17,8 @@ _LONGEST_RESIDENT = 16384
 _TILE_R, _TILE_K, _TILES = 64, 128, 2
 # Strips of B's columns: tiles beside each other, and programs that an H200 runs at the same time.
 _BESIDE, _AT_ONCE = 2, 640
+# Two of them per multiprocessor.
+_COLUMNS = {"num_warps": 8, "maxnreg": 128}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +74,9 @@ def split(x: Any, kind: str, unless: Any = None, until: int | None = None) -> Pa
         facts[5 * R :],
     )  # fmt: skip
     strides = (x.stride(0), x.stride(1))
+    # Digits are stored as words of four.
+    word = 4 if kind == "int8" else 1
+    stored, wide = (data.view(torch.int32) if word == 4 else data), pitch // word
     gate = facts if unless is None else unless
     if beside:
         rounds = triton.cdiv(strips, _BESIDE)
@@ -80,16 +85,16 @@ def split(x: Any, kind: str, unless: Any = None, until: int | None = None) -> Pa
         behind = min(rounds, triton.cdiv(_AT_ONCE, 2 * cells))
         programs = rounds * cells if kind == "bf16" else 2 * (rounds + behind) * cells
         launch(
-            split_columns_kernel, (programs,), x, largest, done, data, exponents, energy, small, R, K, pitch,
-            rows * pitch, *strides, behind, gate, KIND=kind, BLOCK_R=_TILE_R, BLOCK_K=_TILE_K, BLOCKS=_TILES,
-            BESIDE=_BESIDE, GATED=unless is not None, num_warps=8, enable_fp_fusion=True,
+            split_columns_kernel, (programs,), x, largest, done, stored, exponents, energy, small, R, K, wide,
+            rows * wide, *strides, behind, gate, KIND=kind, BLOCK_R=_TILE_R, BLOCK_K=_TILE_K, BLOCKS=_TILES,
+            BESIDE=_BESIDE, GATED=unless is not None, enable_fp_fusion=True, **_COLUMNS,
         )  # fmt: skip
     else:
         resident = pitch <= _LONGEST_RESIDENT
         block = triton.next_power_of_2(pitch) if resident else 8192
         launch(
-            split_rows_kernel, (R if until is None else until,), x, data, exponents, energy, small, K, pitch,
-            rows * pitch, *strides, gate, KIND=kind, BLOCK=block, RESIDENT=resident, GATED=unless is not None,
+            split_rows_kernel, (R if until is None else until,), x, stored, exponents, energy, small, K, wide,
+            rows * wide, *strides, gate, KIND=kind, BLOCK=block, RESIDENT=resident, GATED=unless is not None,
             num_warps=max(1, min(16, block // 1024)), enable_fp_fusion=True,
         )  # fmt: skip
     return Parts(kind, data, rows, R, K, exponents, energy, small)

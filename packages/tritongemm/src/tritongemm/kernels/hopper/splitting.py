@@ -23,9 +23,9 @@ KINDS = {"fp16": 2, "int8": 3, "bf16": 3}
 """Kinds of parts, and how many of them."""
 
 _MAGIC = tl.constexpr(8388608.0)  # 2**23
-_MAGIC_BITS = tl.constexpr(0x4B000000)
+_MAGNITUDE = tl.constexpr(0x7FFFFF)
 _HALVES = tl.constexpr(0x808080)
-_MOST_DIGITS = tl.constexpr(8355711)
+_TOO_LARGE = tl.constexpr(8355711.5)
 _LARGEST_BF16 = tl.constexpr(3.3895313892515355e38)
 _SPECIAL = tl.constexpr(1 << 30)
 _ROW_OF_ZEROS = tl.constexpr(1 << 62)
@@ -55,21 +55,27 @@ def times_power(x, exponent):
 
 @triton.jit
 def finite_part(x, KIND: tl.constexpr):
-    """x with zeros for what the parts cannot hold, and where that is."""
+    """x with zeros for what the parts cannot hold, and NaN there and 0 elsewhere: any sum of these tells of one."""
     if KIND == "bf16":
-        special = ~(tl.abs(x) <= _LARGEST_BF16)
+        fits = tl.abs(x) <= _LARGEST_BF16
+        return tl.where(fits, x, 0.0), tl.where(fits, 0.0, float("nan"))
     else:
-        special = ~(tl.abs(x) < float("inf"))
-    return tl.where(special, 0.0, x), special
+        return tl.where(tl.abs(x) < float("inf"), x, 0.0), x * 0.0
+
+
+@triton.jit
+def flag_of(mark):
+    """1 << 30 where a sum of `finite_part`'s marks tells of a number that is not finite, else 0."""
+    return tl.where(mark == mark, 0, _SPECIAL)
 
 
 @triton.jit
 def nearest_integer(v):
-    """fp32 |v| < 2**23 to the nearest integer, ties to even, as int32.
+    """fp32 |v| <= 2**23 - 1 to the nearest integer, ties to even, as int32.
 
     Adding 2**23 pushes the fraction out of the 24 bits; the magnitude is then in the low bits of the sum.
     """
-    magnitude = (tl.abs(v) + _MAGIC).to(tl.int32, bitcast=True) - _MAGIC_BITS
+    magnitude = (tl.abs(v) + _MAGIC).to(tl.int32, bitcast=True) & _MAGNITUDE
     sign = v.to(tl.int32, bitcast=True) >> 31
     return (magnitude ^ sign) - sign
 
@@ -90,8 +96,8 @@ def shift_for(largest, KIND: tl.constexpr):
         return 14 - exponent_of(largest)
     elif KIND == "int8":
         shift = 22 - exponent_of(largest)
-        # 2**23 - 1 in three signed bytes needs one more bit at the top than there is.
-        return tl.where(nearest_integer(times_power(largest, shift)) > _MOST_DIGITS, shift - 1, shift)
+        # 8355711 is the most in three signed bytes; halfway to the next it rounds up, to the even one.
+        return tl.where(times_power(largest, shift) >= _TOO_LARGE, shift - 1, shift)
     else:
         return (largest != largest).to(tl.int32)  # 0 in largest's shape
 
@@ -103,12 +109,57 @@ def exponent_for(shift, KIND: tl.constexpr):
 
 
 @triton.jit
+def neighbours(x):
+    """The numbers 4i, 4i + 1, 4i + 2 and 4i + 3 of the last axis."""
+    if len(x.shape) == 1:
+        pairs = tl.reshape(x, (x.shape[0] // 4, 2, 2))
+    else:
+        pairs = tl.reshape(x, (x.shape[0], x.shape[1] // 4, 2, 2))
+    even, odd = tl.split(pairs)
+    x0, x2 = tl.split(even)
+    x1, x3 = tl.split(odd)
+    return x0, x1, x2, x3
+
+
+@triton.jit
+def digits_and_squares(x, shift):
+    """Digits of numbers as `digits_of` has them, and the squares of their integers in nine bits, 32768 of which fit
+    into 31 bits."""
+    q = nearest_integer(times_power(x, shift))
+    coarse = (q + 16512) >> 15  # without the low digit, rounded to nine bits
+    return digits_of(q), coarse * coarse
+
+
+@triton.jit
+def store_digits(x0, x1, x2, x3, shift, at, part, live):
+    """Stores the digits of numbers with their right-hand neighbours as words of four; returns their squares' sum."""
+    d0, s0 = digits_and_squares(x0, shift)
+    d1, s1 = digits_and_squares(x1, shift)
+    d2, s2 = digits_and_squares(x2, shift)
+    d3, s3 = digits_and_squares(x3, shift)
+    top = ((d0 >> 16) & 0xFF) | ((d1 >> 8) & 0xFF00) | (d2 & 0xFF0000) | ((d3 << 8) & -0x1000000)
+    middle = ((d0 >> 8) & 0xFF) | (d1 & 0xFF00) | ((d2 << 8) & 0xFF0000) | ((d3 << 16) & -0x1000000)
+    low = (d0 & 0xFF) | ((d1 << 8) & 0xFF00) | ((d2 << 16) & 0xFF0000) | (d3 << 24)
+    tl.store(at, top, mask=live)
+    tl.store(at + part, middle, mask=live)
+    tl.store(at + part + part, low, mask=live)
+    return (s0 + s1) + (s2 + s3)
+
+
+@triton.jit
 def store_parts(x, shift, at, part, live, KIND: tl.constexpr):
     """Stores the parts of finite numbers x of one row (or, with shift broadcast, several).
 
+    Args:
+        x: The numbers.
+        shift: The power of two that they are multiplied by.
+        at: Where the first parts go; four int8 digits are one int32 word.
+        part: Elements (words) from one part to the next.
+        live: Which parts (words) to store.
+        KIND: The kind of parts.
+
     Returns:
-        The numbers' scaled integers in nine bits (int8), of which 32768 squares fit into 31 bits, and where a number is
-        too small for full accuracy.
+        Where a number is too small for full accuracy (fp16); sums of the squares of four neighbours (int8).
     """
     if KIND == "fp16":
         v = times_power(x, shift)
@@ -116,15 +167,10 @@ def store_parts(x, shift, at, part, live, KIND: tl.constexpr):
         tl.store(at, high, mask=live)
         tl.store(at + part, (v - high.to(tl.float32)).to(tl.float16), mask=live)
         # Below 2**-3 the lower part is subnormal.
-        return shift, (tl.abs(v) < 0.125) & (x != 0)
+        return ((tl.abs(v) < 0.125) & (x != 0)).to(tl.int32)
     elif KIND == "int8":
-        v = times_power(x, shift)
-        q = nearest_integer(v)
-        digits = digits_of(q)
-        tl.store(at, (digits >> 16).to(tl.int8), mask=live)
-        tl.store(at + part, (digits >> 8).to(tl.int8), mask=live)
-        tl.store(at + part + part, digits.to(tl.int8), mask=live)
-        return (q + 16512) >> 15, (tl.abs(v) < 0.5) & (x != 0)  # without the low digit, rounded to nine bits
+        x0, x1, x2, x3 = neighbours(x)
+        return store_digits(x0, x1, x2, x3, shift, at, part, live)
     else:
         high = x.to(tl.bfloat16)
         rest = x - high.to(tl.float32)
@@ -132,7 +178,7 @@ def store_parts(x, shift, at, part, live, KIND: tl.constexpr):
         tl.store(at, high, mask=live)
         tl.store(at + part, middle, mask=live)
         tl.store(at + part + part, (rest - middle.to(tl.float32)).to(tl.bfloat16), mask=live)
-        return shift, x != x
+        return (x != x).to(tl.int32)
 
 
 @triton.jit
@@ -162,47 +208,46 @@ def split_rows_kernel(
             return
     row = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BLOCK)
+    WORD: tl.constexpr = 4 if KIND == "int8" else 1
+    words = tl.arange(0, BLOCK // WORD)
     x_ptr += row * stride_r
     at = parts_ptr + row * pitch
     if RESIDENT:
         raw = tl.load(x_ptr + k.to(tl.int64) * stride_k, mask=k < K, other=0.0)
-        x, special = finite_part(raw, KIND)
+        x, mark = finite_part(raw, KIND)
         largest = tl.max(tl.abs(x), 0)
-        specials = tl.max(special.to(tl.int32), 0)
+        marks = tl.sum(mark, 0)
         shift = shift_for(largest, KIND)
-        integers, small = store_parts(x, shift, at + k, part, k < pitch, KIND)
-        if KIND == "int8":
-            energy = tl.sum(integers * integers, 0).to(tl.int64)
-        smalls = tl.sum(small.to(tl.int32), 0)
+        fact = store_parts(x, shift, at + words, part, words < pitch, KIND)
+        facts = tl.sum(fact, 0).to(tl.int64)
     else:
         running = tl.zeros((BLOCK,), tl.float32)
-        found = tl.zeros((BLOCK,), tl.int32)
+        found = tl.zeros((BLOCK,), tl.float32)
         for start in range(0, K, BLOCK):
             depth = start + k
             raw = tl.load(x_ptr + depth.to(tl.int64) * stride_k, mask=depth < K, other=0.0)
-            x, special = finite_part(raw, KIND)
+            x, mark = finite_part(raw, KIND)
             running = tl.maximum(running, tl.abs(x))
-            found |= special.to(tl.int32)
+            found += mark
         largest = tl.max(running, 0)
-        specials = tl.max(found, 0)
+        marks = tl.sum(found, 0)
         shift = shift_for(largest, KIND)
-        sums = tl.zeros((BLOCK,), tl.int64)
-        counts = tl.zeros((BLOCK,), tl.int32)
-        for start in range(0, pitch, BLOCK):
+        sums = tl.zeros((BLOCK // WORD,), tl.int64)
+        for start in range(0, pitch * WORD, BLOCK):
             depth = start + k
             raw = tl.load(x_ptr + depth.to(tl.int64) * stride_k, mask=depth < K, other=0.0)
-            x, special = finite_part(raw, KIND)
-            integers, small = store_parts(x, shift, at + depth, part, depth < pitch, KIND)
-            if KIND == "int8":
-                sums += (integers * integers).to(tl.int64)
-            counts += small.to(tl.int32)
-        if KIND == "int8":
-            energy = tl.sum(sums, 0)
-        smalls = tl.sum(counts, 0)
+            x, _ = finite_part(raw, KIND)
+            place = start // WORD + words
+            fact = store_parts(x, shift, at + place, part, place < pitch, KIND)
+            sums += fact.to(tl.int64)
+        facts = tl.sum(sums, 0)
     tl.store(exponents_ptr + row, exponent_for(shift, KIND))
+    smalls = flag_of(marks)
     if KIND == "int8":
-        tl.store(energy_ptr + row, tl.where(largest > 0, energy, _ROW_OF_ZEROS))
-    tl.store(small_ptr + row, smalls + specials * _SPECIAL)
+        tl.store(energy_ptr + row, tl.where(largest > 0, facts, _ROW_OF_ZEROS))
+    elif KIND == "fp16":
+        smalls += facts.to(tl.int32)
+    tl.store(small_ptr + row, smalls)
 
 
 @triton.jit
@@ -212,47 +257,66 @@ def column_facts(x_ptr, largest_ptr, small_ptr, r, k, R, K, stride_r, stride_k, 
     Both arrays begin as zeros; magnitudes are compared as the integers that their bits are.
     """
     running = tl.zeros((k.shape[0], r.shape[0]), tl.float32)
-    found = tl.zeros((k.shape[0], r.shape[0]), tl.int32)
+    found = tl.zeros((k.shape[0], r.shape[0]), tl.float32)
     for _ in tl.static_range(TALL):
         at = x_ptr + k.to(tl.int64)[:, None] * stride_k + r.to(tl.int64)[None, :] * stride_r
-        x, special = finite_part(tl.load(at, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0), KIND)
+        x, mark = finite_part(tl.load(at, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0), KIND)
         running = tl.maximum(running, tl.abs(x))
-        found |= special.to(tl.int32)
+        found += mark
         k += k.shape[0]
     tl.atomic_max(largest_ptr + r, tl.max(running, 0).to(tl.int32, bitcast=True), mask=r < R, sem="relaxed")
-    specials = tl.max(found, 0)
-    tl.atomic_or(small_ptr + r, specials * _SPECIAL, mask=(r < R) & (specials > 0), sem="relaxed")
+    flags = flag_of(tl.sum(found, 0))
+    tl.atomic_or(small_ptr + r, flags, mask=(r < R) & (flags > 0), sem="relaxed")
+
+
+@triton.jit
+def beside(x_ptr, r, k, R, K, stride_r, stride_k):
+    """The numbers k of rows r that lie side by side, transposed."""
+    at = x_ptr + k.to(tl.int64)[:, None] * stride_k + r.to(tl.int64)[None, :] * stride_r
+    return tl.trans(tl.load(at, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0))
 
 
 @triton.jit
 def split_columns(
-    x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, r, k, R, K, pitch, part, stride_r, stride_k,
-    first, KIND: tl.constexpr,
+    x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, r, deep, R, K, pitch, part, stride_r,
+    stride_k, BLOCK_K: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
-    """Cuts a tile of rows r that lie side by side, transposing it on the way; atomics add up energies and counts.
+    """Cuts BLOCK_K numbers from `deep` on of rows r that lie side by side, transposing them on the way.
+
+    Atomics add up energies and counts.
 
     Integers are exact in any order. Energies begin as zeros. The first tile of a row says what its exponent is.
     """
-    from_x = x_ptr + k.to(tl.int64)[:, None] * stride_k + r.to(tl.int64)[None, :] * stride_r
-    raw = tl.trans(tl.load(from_x, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0))
-    x, special = finite_part(raw, KIND)
     if KIND == "bf16":
         largest = tl.zeros((r.shape[0],), tl.float32)
     else:
         # Past the first cache, which may hold what stood there before.
         largest = tl.load(largest_ptr + r, mask=r < R, other=0, cache_modifier=".cg").to(tl.float32, bitcast=True)
     shift = shift_for(largest, KIND)
-    at = parts_ptr + r.to(tl.int64)[:, None] * pitch + k[None, :]
-    integers, small = store_parts(x, shift[:, None], at, part, (r < R)[:, None] & (k < pitch)[None, :], KIND)
-    if KIND == "bf16":
-        specials = tl.max(special.to(tl.int32), 1)
-        tl.atomic_or(small_ptr + r, specials * _SPECIAL, mask=(r < R) & (specials > 0), sem="relaxed")
+    WORD: tl.constexpr = 4 if KIND == "int8" else 1
+    words = deep // WORD + tl.arange(0, BLOCK_K // WORD)
+    at = parts_ptr + r.to(tl.int64)[:, None] * pitch + words[None, :]
+    live = (r < R)[:, None] & (words < pitch)[None, :]
+    k = words * WORD
+    if KIND == "int8":
+        # Four tiles of every fourth k: a thread has the four digits of a word, and words are what is transposed.
+        x0, _ = finite_part(beside(x_ptr, r, k, R, K, stride_r, stride_k), KIND)
+        x1, _ = finite_part(beside(x_ptr, r, k + 1, R, K, stride_r, stride_k), KIND)
+        x2, _ = finite_part(beside(x_ptr, r, k + 2, R, K, stride_r, stride_k), KIND)
+        x3, _ = finite_part(beside(x_ptr, r, k + 3, R, K, stride_r, stride_k), KIND)
+        squares = store_digits(x0, x1, x2, x3, shift[:, None], at, part, live)
+        tl.atomic_add(energy_ptr + r, tl.sum(squares, 1).to(tl.int64), mask=r < R, sem="relaxed")
     else:
-        if KIND == "int8":
-            tl.atomic_add(energy_ptr + r, tl.sum(integers * integers, 1).to(tl.int64), mask=r < R, sem="relaxed")
-        smalls = tl.sum(small.to(tl.int32), 1)
-        tl.atomic_add(small_ptr + r, smalls, mask=(r < R) & (smalls > 0), sem="relaxed")
-        if first:
+        x, mark = finite_part(beside(x_ptr, r, k, R, K, stride_r, stride_k), KIND)
+        small = store_parts(x, shift[:, None], at, part, live, KIND)
+    if KIND == "bf16":
+        flags = flag_of(tl.sum(mark, 1))
+        tl.atomic_or(small_ptr + r, flags, mask=(r < R) & (flags > 0), sem="relaxed")
+    else:
+        if KIND == "fp16":
+            smalls = tl.sum(small, 1)
+            tl.atomic_add(small_ptr + r, smalls, mask=(r < R) & (smalls > 0), sem="relaxed")
+        if deep == 0:
             tl.store(exponents_ptr + r, exponent_for(shift, KIND), mask=r < R)
             if KIND == "int8":
                 # A row of zeros is exact: it must not look like one whose numbers are all too small.
@@ -277,7 +341,7 @@ def split_columns_kernel(
         if tl.load(gate_ptr) == 0:
             return
     WIDE: tl.constexpr = BLOCKS * BLOCK_R
-    cells = BESIDE * tl.cdiv(pitch, BLOCK_K)
+    cells = BESIDE * tl.cdiv(pitch * (4 if KIND == "int8" else 1), BLOCK_K)
     if KIND == "bf16":
         strip = tl.program_id(0) // cells
         looks = False
@@ -300,10 +364,9 @@ def split_columns_kernel(
         if KIND != "bf16":
             while tl.atomic_load(done_ptr + row // WIDE, sem="acquire") < cells // BESIDE:
                 pass
-        for block in tl.static_range(BLOCKS):
+        for block in range(BLOCKS):
             r = row + block * BLOCK_R + tl.arange(0, BLOCK_R)
-            k = deep + tl.arange(0, BLOCK_K)
             split_columns(
-                x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, r, k, R, K, pitch, part,
-                stride_r, stride_k, deep == 0, KIND,
+                x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, r, deep, R, K, pitch, part,
+                stride_r, stride_k, BLOCK_K, KIND,
             )  # fmt: skip
