@@ -8,11 +8,15 @@ are computed again, unrounded, by one more product (relu reads its mask from the
 these operators and of torch's, they can be differentiated again.
 
 The operators take no part in autocast: the precision of a product is what its caller wrote.
+
+Under `fpsan_tools.FpSanTorch` they compute the payloads of the product of matrices, whatever the mode: all modes are
+one algebra, and differ in what they round.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import torch
@@ -86,6 +90,7 @@ def product(
     Returns:
         A new tensor of shape (M, N) or (B, M, N).
     """
+    _teach()
     arguments = (a, b, c, bias, alpha, beta, activation, precision, out_dtype, invariant, written(config))
     # The operator is what compilers, modes and subclasses see. Where nobody looks on, an autograd.Function does the
     # same in a fifth of the time, and torch.func's transforms want one.
@@ -112,6 +117,7 @@ def scaled_product(
     config: Config | str | None,
 ) -> Any:
     """The product of scaled matrices as an operator of torch; arguments as `tritongemm.scaled_mm`'s."""
+    _teach()
     return torch.ops.tritongemm.scaled_product(
         a, b, scale_a, scale_b, bias, activation, precision, out_dtype, invariant, written(config)
     )
@@ -292,6 +298,79 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, int]:
         return _vmapped(info, in_dims, *arguments)
+
+
+# ------------------------------------------------------------------------------------------------------------- payloads
+# Products that share a scale, along k and along the columns of b.
+_BLOCK = 128
+
+
+def _teach() -> None:
+    """Gives fpsan-tools' torch mode the payloads of the operators, once it is there."""
+    rules = sys.modules.get("fpsan_tools.torch_rules")
+    if rules is not None and PRODUCT not in rules.RULES:
+        rules.RULES[PRODUCT], rules.RULES[SCALED] = _product_payloads, _scaled_payloads
+
+
+def _summed(mode: Any, a: Any, b: Any) -> Any:
+    """The accumulator of a product, as tl.dot's payloads have it: they differ from those of widened operands."""
+    from fpsan_tools.torch_rules import FLOATS
+
+    wide = torch.float64 if a.dtype == torch.float64 else torch.float32
+    payload = mode.algebra.matmul(mode.payload(a, a.dtype), mode.payload(b, b.dtype), dtype=FLOATS[wide])
+    return mode.tensor(payload, wide, a)
+
+
+def _converted(x: Any, dtype: Any) -> Any:
+    """x in another type; `x.to` is not seen by a mode from where an operator of torch is replaced."""
+    return x if x.dtype == dtype else torch.ops.aten._to_copy.default(x, dtype=dtype)
+
+
+def _finished(z: Any, c: Any, bias: Any, alpha: float, beta: float, activation: str | None, out_dtype: Any) -> Any:
+    """The kernels' epilogue as operations of torch that have payloads."""
+    if alpha != 1:
+        z = z * alpha
+    if bias is not None:
+        z = z + _converted(bias, z.dtype)
+    if c is not None and beta != 0:
+        z = z + _converted(c, z.dtype) * beta
+    if activation == "relu":
+        z = torch.where(z <= 0, torch.zeros_like(z), z)
+    elif activation == "gelu":
+        z = 0.5 * z * (1.0 + torch.erf(z * 0.7071067811865476))
+    elif activation == "silu":
+        z = z / (1.0 + torch.exp(-z))
+    return _converted(z, out_dtype)
+
+
+def _product_payloads(
+    mode: Any, a: Any, b: Any, c: Any, bias: Any, alpha: float, beta: float, activation: str | None, precision: str,
+    out_dtype: Any, invariant: bool, config: str | None,
+) -> Any:  # fmt: skip
+    sums = _summed(mode, a[..., :0], b[..., :0, :]) if alpha == 0 else _summed(mode, a, b)
+    dtype = getattr(torch, result_element(a, out_dtype).library)
+    with mode._dispatching():
+        return _finished(sums, c, bias, 1.0 if alpha == 0 else alpha, beta, activation, dtype)
+
+
+def _scaled_payloads(
+    mode: Any, a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, activation: str | None, precision: str,
+    out_dtype: Any, invariant: bool, config: str | None,
+) -> Any:  # fmt: skip
+    rows, columns = a.shape[0], b.shape[1]
+    whole = all(x.numel() == 1 or x.shape == own for x, own in ((scale_a, (rows, 1)), (scale_b, (1, columns))))
+    steps = [slice(None)] if whole else [slice(k, k + _BLOCK) for k in range(0, a.shape[1], _BLOCK)]
+    sums = [_summed(mode, a[:, k], b[k]) for k in steps]
+    dtype = getattr(torch, result_element(a, out_dtype).library)
+    with mode._dispatching():
+        if whole:
+            total = sums[0] * (scale_a * scale_b)
+        else:
+            across = scale_b.repeat_interleave(_BLOCK, 1)[:, :columns]
+            total = sums[0] * scale_a[:, :1] * across[:1]
+            for k in range(1, len(sums)):
+                total = total + sums[k] * scale_a[:, k : k + 1] * across[k : k + 1]
+        return _finished(total, None, bias, 1.0, 0.0, activation, dtype)
 
 
 def _register() -> None:
