@@ -1,6 +1,8 @@
 """Audits of kernels of any signature: right ones pass, and each planted mistake fails with its reason."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ from tritongemm.__main__ import main
 from tritongemm.auditing import cases
 from tritongemm.auditing.cases import Case
 from tritongemm.auditing.distributions import CHANGES, TEXT, changes_named
+from tritongemm.auditing.kernel_algebra import DIFFERENT, KernelAlgebra
 from tritongemm.auditing.kernel_audit import Growth, plan
+from tritongemm.auditing.kernel_judgement import judge_kernel
 from tritongemm.auditing.measured import measure, torch_tolerance
 from tritongemm.auditing.trials import Spec, Values, changed, in_float64, widened
 from tritongemm.errors import UsageError
@@ -503,3 +507,50 @@ def test_wrong_use_of_an_adapter_is_one_sentence(folder, capsys, arguments, word
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert words in err
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("relu by comparison", "a comparison of floats (tritongemm_audit_kernels.py:"),
+        ("clamp to 1", "a clamp (tritongemm_audit_kernels.py:"),
+    ],
+)
+def test_numbers_outweigh_payloads_for_any_kernel(how, words):
+    """An epilogue that is part of the reference too."""
+    torch = pytest.importorskip("torch")
+    kernels = pytest.importorskip("tritongemm_audit_kernels")
+
+    def kernel(a, b):
+        c = torch.empty(a.shape[0], b.shape[1])
+        strides = [x.stride(i) for x in (a, b, c) for i in (0, 1)]
+        grid = (-(-a.shape[0] // 16), -(-b.shape[1] // 16))
+        kernels.epilogue_kernel[grid](a, b, c, a.shape[0], b.shape[1], a.shape[1], *strides, HOW=how)
+        return c
+
+    def reference(a, b):
+        return torch.relu(a @ b) if how.startswith("relu") else torch.where((a @ b).abs() > 1, (a @ b).sign(), a @ b)
+
+    def inputs(rng, rows=20, depth=40, columns=24):
+        made = {"a": rng.standard_normal((rows, depth)), "b": rng.standard_normal((depth, columns))}
+        return {name: torch.from_numpy(x.astype(np.float32)) for name, x in made.items()}
+
+    result = audit(kernel, reference, inputs, distributions=["large"])
+    assert result.status == "PASS WITH LIMITATIONS", str(result)
+    assert result.algebra.status == "different"
+    assert "so that they say nothing here" in str(" ".join(result.verdict.limitations))
+    assert words in " ".join(result.verdict.limitations)
+    assert "1. Algebra: the same by numbers, not by payloads" in str(result)
+    assert "Different algebra" not in str(result)
+
+
+def test_payloads_that_differ_without_numbers_to_tell_are_no_mistake():
+    """Where a kernel cannot be computed without rounding, right floats and other payloads decide nothing."""
+    result = softmax_audit("none")
+    measured = [replace(m, formula=None) for m in result.sides[0].measured]
+    side = SimpleNamespace(**{**vars(result.sides[0]), "measured": measured})
+    for uncovered, status in (([], "INCONCLUSIVE"), (["arith.cmpf (k.py:3)"], "PASS WITH LIMITATIONS")):
+        algebra = KernelAlgebra(DIFFERENT, "the reference", "They differ.", unsanitised=uncovered)
+        verdict = judge_kernel(SimpleNamespace(tiles={}, sizes={}), algebra, [side], (), 1, 1)
+        assert verdict.status == status, verdict

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +54,13 @@ class Watch:
         return (
             f"lanes that a mask without `other` switches off ({places}) hold something undefined on a GPU, and 0 here",
         )
+
+
+def operations_of(launches: Iterable[Any], watch: Watch) -> dict[str, str]:
+    """Names of the operations that launches evaluated, with the first place of each; none of those in reductions.
+
+    Args:
+        launches: Records of `fpsan_tools.on_cpu`.
+        watch: What looked on.
+    """
+    return {**{name: "" for launch in launches for name in launch.operations}, **watch.operations}

@@ -21,7 +21,7 @@ import numpy as np
 
 import fpsan_tools
 from tritongemm.auditing.callables import bits_of_result, call
-from tritongemm.auditing.clock import Watch
+from tritongemm.auditing.clock import Watch, operations_of
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.errors import KernelFailed, Unavailable, UsageError, nearest, one_line
 from tritongemm.matrices import DTYPES
@@ -189,7 +189,12 @@ class Cpu:
                     contestant.kernel[grid](*positional, **keywords)
                 launch = session.launches[-1]
         notes = (*launch.notes, *session.observer.note())
-        return Launched(np.ascontiguousarray(result), _unsanitised(launch), notes, operations=_operations(session))
+        return Launched(
+            np.ascontiguousarray(result),
+            _unsanitised(launch),
+            notes,
+            operations=operations_of(session.launches, session.observer),
+        )
 
     def _session(self, domain: str, version: str | None) -> Any:
         return fpsan_tools.on_cpu(_DOMAINS.get(domain, self.floats), version=version, observer=Watch(self.deadline))
@@ -226,7 +231,12 @@ class Cpu:
         codes = bits_of_result(c, dtypes[1], shape)
         unsanitised = tuple(dict.fromkeys(text for launch in launches for text in _unsanitised(launch)))
         notes = [n for launch in launches for n in launch.notes] + list(session.observer.note())
-        return Launched(codes, unsanitised, tuple(dict.fromkeys(notes)), operations=_operations(session))
+        return Launched(
+            codes,
+            unsanitised,
+            tuple(dict.fromkeys(notes)),
+            operations=operations_of(session.launches, session.observer),
+        )
 
 
 @contextmanager
@@ -249,12 +259,6 @@ def _failures_of(contestant: Contestant) -> Iterator[None]:
 def _unsanitised(launch: Any) -> tuple[str, ...]:
     places = ((str(r.op), f"{Path(r.file).name}:{r.line}" if r.file else "") for r in launch.unsanitised)
     return tuple(dict.fromkeys(f"{name} ({place})" if place else name for name, place in places))
-
-
-def _operations(session: Any) -> dict[str, str]:
-    """Operations that a session evaluated: those inside of reductions are counted only, without a place."""
-    counted = {name: "" for launch in session.launches for name in launch.operations}
-    return {**counted, **session.observer.operations}
 
 
 class Gpu:

@@ -17,7 +17,7 @@ import numfmt
 import tritongemm
 from tritongemm.accuracy import Tolerance
 from tritongemm.auditing.cases import Case
-from tritongemm.auditing.clock import OutOfTime, Watch
+from tritongemm.auditing.clock import OutOfTime, Watch, operations_of
 from tritongemm.auditing.distributions import GIVEN, Change, changes_named
 from tritongemm.auditing.document import Document
 from tritongemm.auditing.kernel_algebra import GPU_ONLY, NOT_APPLICABLE, UNKNOWN, KernelAlgebra, compare_payloads
@@ -69,6 +69,7 @@ class Side:
         launched: Triton kernels that one call launches.
         kernels: Their names.
         notes: What was assumed to evaluate it.
+        operations: Names of the operations that were evaluated, with the first place of each.
         lines: Source lines that lose accuracy: place, text, share of the squared error, relative error.
         reruns: Outputs whose bits differ between runs on a GPU, None if it was not run there.
     """
@@ -83,6 +84,7 @@ class Side:
     launched: int = 0
     kernels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    operations: dict[str, str] = field(default_factory=dict)
     lines: list[tuple[str, str, float, float]] = field(default_factory=list)
     reruns: int | None = None
 
@@ -537,8 +539,9 @@ class _Run:
         if not side.launched or (self.place.kind == "gpu" and spec.why == "production"):
             return None
         try:
-            with fpsan_tools.on_cpu("real", observer=Watch(self.deadline)) as session:
+            with fpsan_tools.on_cpu("real", observer=(watch := Watch(self.deadline))) as session:
                 made = call(side.function, CpuPlace().inputs(inputs), self.gradients, spec.seed)
+            side.operations = operations_of(session.launches, watch) | side.operations
         except (fpsan_tools.FpsanError, Refused, UsageError):
             return None
         return made if session.launches else None

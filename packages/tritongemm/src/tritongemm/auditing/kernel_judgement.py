@@ -12,6 +12,7 @@ from tritongemm.auditing.cases import Case
 from tritongemm.auditing.distributions import GIVEN
 from tritongemm.auditing.kernel_algebra import DIFFERENT, GPU_ONLY, NOT_APPLICABLE, SAME, KernelAlgebra
 from tritongemm.auditing.measured import Measured
+from tritongemm.auditing.numbers import payloads_of_its_own
 from tritongemm.auditing.regions import roughly
 from tritongemm.auditing.verdict import FAIL, INCONCLUSIVE, LIMITED, PASS, Verdict
 from tritongemm.elements import ELEMENTS
@@ -77,11 +78,15 @@ def _judge_side(v: Verdict, case: Case, side: Any) -> None:
             f"The reference is itself off by {100 * m.library.rms / m.rms:.0f} % of the results' size in {m.output!r}, "
             f"so comparing with it says nothing: kappa of the worst output is {figure(m.worst.get('kappa', math.nan))}."
         )
-    unclear = {m.spec.change for m in measured if m.meaningless and m.spec.why != GIVEN}
+    unclear: dict[str, list[str]] = {}
+    for m in measured:
+        if m.meaningless and m.spec.why != GIVEN:
+            unclear.setdefault(_how(m), []).append(repr(m.output))
     if unclear:
+        where = "; ".join(f"{how}: {', '.join(dict.fromkeys(names))}" for how, names in unclear.items())
         v.limitations.append(
-            f"With inputs {', '.join(sorted(unclear))} the reference's own rounding is more than a tenth of the "
-            "results: little can be said there."
+            f"The reference's own rounding is more than a tenth of the results in some trials of {name}, where little "
+            f"can be said ({where})."
         )
     _judge_outputs(v, case, side, measured)
     for spec, reason in side.refused:
@@ -233,10 +238,20 @@ def _judge_algebra(
     elif a.status == DIFFERENT and a.excused:
         v.limitations.append(f"Payloads differ, and a known reason explains it: {' '.join(a.findings[:1])}{exact}")
     elif a.status == DIFFERENT and right:
+        own = payloads_of_its_own(sides[0].operations, a.unsanitised)
         v.limitations.append(
-            f"Payloads of {name} and {a.against} differ, though both agree in float64 without rounding: most likely an "
-            "identity of real numbers that payloads do not keep."
+            f"Payloads of {name} and {a.against} differ, though both agree in float64 without rounding, so that they "
+            f"say nothing here: {own}."
         )
+    elif a.status == DIFFERENT and not formula_known and _accepted(sides[0]):
+        said = (
+            f"Payloads of {name} and {a.against} differ, though its floats are within what is allowed everywhere; "
+            "without rounding it could not be computed."
+        )
+        if a.unsanitised:
+            v.limitations.append(f"{said} What they do not cover explains it: {', '.join(a.unsanitised)}.")
+        else:
+            v.doubts.append(f"{said} {a.text}")
     elif a.status == DIFFERENT:
         v.failures.insert(0, f"Different algebra: this is no rounding. {a.text}")
         v.failures += a.findings[:3]
@@ -248,8 +263,13 @@ def _judge_algebra(
         v.limitations.append(f"Algebra: unknown. {a.reason}")
     else:
         v.limitations.append(f"Payloads: unknown ({a.reason}).{exact}")
-    if a.unsanitised:
+    if a.unsanitised and not (a.status == DIFFERENT and (right or not formula_known)):
         v.limitations.append(f"The payloads do not cover {', '.join(a.unsanitised)}.")
+
+
+def _accepted(side: Any) -> bool:
+    """Whether all its floats are within what is allowed, and some are measured."""
+    return bool(side.measured) and all(m.accepted or m.meaningless for m in side.measured)
 
 
 def _judge_growth(v: Verdict, growth: Sequence[Any]) -> None:

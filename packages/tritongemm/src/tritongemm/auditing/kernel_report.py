@@ -11,7 +11,7 @@ from tritongemm.auditing.baseline import Figures
 from tritongemm.auditing.cases import Case
 from tritongemm.auditing.distributions import GIVEN
 from tritongemm.auditing.document import Document, Plot, Section, Series
-from tritongemm.auditing.kernel_algebra import KernelAlgebra
+from tritongemm.auditing.kernel_algebra import DIFFERENT, KernelAlgebra
 from tritongemm.auditing.kernel_judgement import _how
 from tritongemm.auditing.measured import Errors, Measured, histogram_edges
 from tritongemm.auditing.verdict import Verdict
@@ -62,23 +62,30 @@ def _sizes(sizes: Mapping[str, int]) -> str:
 
 
 def _algebra(a: KernelAlgebra, sides: Sequence[Any]) -> Section:
-    items: list[str | Table | Plot] = [
-        text for text in (a.text, a.reason[:1].upper() + a.reason[1:], *a.findings) if text
-    ]
     known = [m for m in sides[0].measured if m.formula is not None]
+    agree = bool(known) and all((m.formula or 0) <= 1 for m in known)
+    numbers = []
     if known:
-        worst = max(known, key=lambda m: m.formula_error)
-        agree = all((m.formula or 0) <= 1 for m in known)
-        items.append(
-            f"Without rounding (every operation in float64) {sides[0].name} "
-            f"{'agrees with' if agree else 'differs from'} the reference in "
-            f"{'all' if agree else 'some of'} {len(known)} comparisons; the largest difference is "
-            f"{figure(worst.formula_error)} of the results, {_how(worst)}."
+        worst = max(known, key=lambda m: m.formula_error if not agree else m.formula or 0.0)
+        size = (
+            f"the largest difference is {100 * (worst.formula or 0):.0f} % of what roundings of stored values explain"
+            if agree
+            else f"the largest difference is {figure(worst.formula_error)} of the results"
         )
+        numbers = [
+            f"Without rounding (every operation in float64) {sides[0].name} "
+            f"{'agrees with' if agree else 'differs from'} the reference in {'all' if agree else 'some of'} "
+            f"{len(known)} comparisons; {size}, {_how(worst)}."
+        ]
+    payloads = [text for text in (a.text, a.reason[:1].upper() + a.reason[1:], *a.findings) if text]
+    own = a.status == DIFFERENT and agree
+    if own:
+        payloads = ["What payloads show is no mistake, for numbers decide:", *payloads]
+    items: list[str | Table | Plot] = [*numbers, *payloads] if own else [*payloads, *numbers]
     items.append(f"Operations that payloads do not cover: {', '.join(a.unsanitised) or 'none'}.")
     for side in sides:
         items += [f"How {side.letter} was evaluated: {note}." for note in side.notes]
-    return Section(f"1. Algebra: {a.status}", items)
+    return Section(f"1. Algebra: {'the same by numbers, not by payloads' if own else a.status}", items)
 
 
 def _rounding(case: Case, sides: Sequence[Any]) -> list[str | Table | Plot]:

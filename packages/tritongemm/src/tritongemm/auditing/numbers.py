@@ -9,7 +9,7 @@ that are the product's to the last bit but few make the difference one of payloa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,6 +33,7 @@ _ROUNDINGS = 8.0
 
 # Of one, and of several.
 _SEES = ("which sees payloads instead of numbers", "which see payloads instead of numbers")
+_MAKES = ("which makes a number where a payload would be", "which make numbers where payloads would be")
 _FEW = ("of whose identities payloads keep few",) * 2
 # Operations whose payloads are not what they do to numbers: what they are called here, and why.
 _OWN: dict[str, tuple[str, tuple[str, str]]] = {
@@ -46,8 +47,8 @@ _OWN: dict[str, tuple[str, tuple[str, str]]] = {
     "math.copysign": ("a copied sign", _SEES),
     "arith.fptosi": ("a conversion to integers", _SEES),
     "arith.fptoui": ("a conversion to integers", _SEES),
-    "arith.sitofp": ("a conversion from integers", _SEES),
-    "arith.uitofp": ("a conversion from integers", _SEES),
+    "arith.sitofp": ("a conversion from integers", _MAKES),
+    "arith.uitofp": ("a conversion from integers", _MAKES),
     "arith.bitcast": ("a reinterpretation of bits", _SEES),
     "tt.bitcast": ("a reinterpretation of bits", _SEES),
     "tt.elementwise_inline_asm": ("inline assembly", _SEES),
@@ -193,9 +194,25 @@ def _imprecise(t: Trial, found: Closeness) -> str:
     )
 
 
-def _own(operations: Mapping[str, str], uncovered: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+def payloads_of_its_own(operations: Mapping[str, str], uncovered: Iterable[str]) -> str:
+    """Which operations of a kernel give it payloads of its own, and why.
+
+    Args:
+        operations: Names of the operations that it evaluates, with a place of each.
+        uncovered: Those that payloads do not cover, as in "arith.cmpf (file.py:12)".
+
+    Returns:
+        A clause.
+    """
+    narrowing = next((operations[name] for name in _NARROWING if name in operations), None)
+    said = f"a conversion to a narrower type{f' ({narrowing})' if narrowing else ''}" if narrowing is not None else ""
+    return _reason(_own(operations, uncovered), said)
+
+
+def _own(operations: Mapping[str, str], uncovered: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Operations whose payloads are not what they do to numbers, in words with a place, and why."""
     found: dict[str, tuple[str, str]] = {}
+    uncovered = list(uncovered)
     for text in uncovered:  # As in "arith.cmpf (file.py:12)".
         name, _, place = text.partition(" (")
         words, why = _OWN.get(name.split()[0], (name, _SEES))
@@ -221,7 +238,7 @@ def _narrowing(c: Contestant, t: Trial, dtypes: tuple[str, str], operations: Map
 def _reason(own: Mapping[str, tuple[str, str]], narrowing: str) -> str:
     """Why payloads are its own, a clause."""
     causes: list[str] = []
-    for why in (_SEES, _FEW):
+    for why in (_SEES, _MAKES, _FEW):
         names = [name for name, its in own.items() if its == why]
         if names:
             causes.append(f"{_listed(names)}, {why[len(names) > 1]}")
