@@ -197,6 +197,17 @@ def test_sums_that_are_cut_are_no_invariant_products():
     dispatch.product(x, y, config=config.changed(splits=1))
 
 
+@pytest.mark.parametrize("mode", list(modes.MODES))
+def test_every_kernel_says_of_every_product_whether_it_takes_it(mode):
+    """A search asks all of them, also about modes that are not theirs."""
+    for dtype in modes.get(mode).operands:
+        x, y = (typed(matrix, dtype) for matrix in operands("normal", (16, 128, 32), dtype))
+        product = Operands.of(x, y, modes.get(mode), epilogue=Epilogue())
+        answers = {candidate.kernel: candidate.supports(product, None) for candidate in dispatch.CANDIDATES}
+        assert answers["blocked"] == (modes.get(mode).arithmetic[dtype].dot is not None)
+        assert not any(answers[name] for name in ("emulated", "warp_specialised", "simt")), "this is no GPU"
+
+
 def test_an_unknown_kernel_names_the_nearest_one():
     x = np.zeros((2, 2), np.float32)
     with pytest.raises(dispatch.UsageError, match="Did you mean 'blocked'"):

@@ -40,10 +40,14 @@ def products() -> Iterator[Product]:
     """(name, what computes it) of every product that is checked."""
     for way in (*TILES, *KERNELS):
         yield way.name, lambda way=way: way.run(tensor, "normal")
-    for mode in modes.MODES.values():
-        for dtype in mode.operands:
-            for shape in SHAPES:
-                yield from by_every_kernel(mode, dtype, shape)
+    cases = [(mode, dtype) for mode in modes.MODES.values() for dtype in mode.operands]
+    for i, (mode, dtype) in enumerate(cases):
+        yield from by_every_kernel(mode, dtype, SHAPES[i % len(SHAPES)])
+    for dtype in ("fp32", "fp16", "bf16"):
+        for M, K, N in SHAPES:
+            x, y = (tensor(v, dtype) for v in operands("normal", (M, K, N), dtype))
+            yield f"{dtype} {M}x{K}x{N}", lambda x=x, y=y: tritongemm.mm(x, y)
+            yield f"{dtype} {M}x{K}x{N} cut", lambda x=x, y=y: tritongemm.mm(x, y, invariant=False)
     x, y = torch.randn((37, 53), device="cuda"), torch.randn((53, 41), device="cuda")
     c, bias = torch.randn((37, 41), device="cuda"), torch.randn(41, device="cuda")
     for activation in (None, "relu", "gelu", "silu"):

@@ -118,12 +118,11 @@ def takes_persistent(operands: Operands, config: Config | None) -> bool:
     """Whether `persistent` computes a product: single matrices that TMA can read, with some k."""
     if operands.batch != 1 or len(operands.a.shape) != 2 or operands.K == 0 or operands.types[0] == "fp64":
         return False
-    if not _has_tma(operands):
+    if not takes_blocked(operands, config) or not _has_tma(operands):
         return False
     if config is None and (operands.accumulates_by_fma or operands.M * operands.N < _LEAST_OUTPUTS):
         return False
-    able = contiguous_axis(operands.a, "a") is not None and contiguous_axis(operands.b, "b") is not None
-    return able and takes_blocked(operands, config)
+    return contiguous_axis(operands.a, "a") is not None and contiguous_axis(operands.b, "b") is not None
 
 
 def persistent_config(operands: Operands) -> Config:

@@ -219,9 +219,11 @@ def tiles_of(operands: Operands, config: Config) -> int:
 
 def takes_stream_k(operands: Operands, config: Config | None) -> bool:
     """Whether `stream_k` computes a product: its steps must be counted in 32 bits."""
+    if not takes_blocked(operands, config):
+        return False
     chosen = stream_k_config(operands) if config is None else config
     steps = tiles_of(operands, chosen) * -(-operands.K // chosen.block_k)
-    return 0 < steps <= LARGEST_INT32 and takes_blocked(operands, config)
+    return 0 < steps <= LARGEST_INT32
 
 
 def stream_k_config(operands: Operands) -> Config:
