@@ -63,6 +63,7 @@ _TF32 = {"A_MK": False, "HALVINGS": 2}
 CASES = {
     "bf16": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"BUFFERS": 2, "HALVINGS": 1}),
     "bf16, B along n": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"B_NK": False, "HALVINGS": 1}),
+    "batch": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"BATCHED": True}),
     "one warpgroup": ("chained", "bf16", "bf16", "HGMMA", (64, 32, 128, 8, 1, 1, 1), {"HALVINGS": 0}),
     "tf32, A along m": ("chained_from_registers", "fp32", "fp32", "HGMMA", (128, 256, 32, 4, 1, 2, 1), _TF32),
     "tf32, B along n": (
@@ -95,8 +96,7 @@ def compiled(order, operands, result, shape, constants):
         "PARTS": parts, "GROUPS": groups, "A_MK": True, "B_NK": True, "UNROLL": 1, "PRECISION": "tf32", "BUFFERS": 1,
         "HALVINGS": 1, "TMA": True, "SCALED": False, "FACTORS": False, "BLOCKS": False, "ALPHA": False, "ADD": False,
         "BIAS": False, "ACTIVATION": None, "GATED": False, "SPLIT": False, "TRANSPOSED": False,
-        "KIND": "", "PIECES": 0,
-        "FOLDED": order == "chained_from_registers",
+        "KIND": "", "PIECES": 0, "BATCHED": False, "FOLDED": order == "chained_from_registers",
     } | constants  # fmt: skip
     split, share = (True, False) if ctas == 2 else (None, None)
     rows, piece = block_m // groups, block_n >> given["HALVINGS"]
@@ -105,7 +105,10 @@ def compiled(order, operands, result, shape, constants):
         "b_desc": (operands, [block_n, block_k] if given["B_NK"] else [block_k, block_n], share),
         "c_desc": (result, [piece, rows] if given["TRANSPOSED"] else [rows, piece], split),
     }
-    layouts = {name: tile_layout(*tile, types[kind], how) for name, (kind, tile, how) in tiles.items()}
+    one = [1] if given["BATCHED"] else []
+    layouts = {
+        name: tile_layout(*tile, types[kind], how, given["BATCHED"]) for name, (kind, tile, how) in tiles.items()
+    }
     facts = ("gate_ptr", "row_exponents", "column_exponents", "cut_exponents", "small_ptr", "ready_ptr")
     pointers = dict.fromkeys(facts, "i32") | {
         "energy_ptr": "i64",
@@ -116,7 +119,7 @@ def compiled(order, operands, result, shape, constants):
     for name in product_kernel.arg_names:
         if name in tiles:
             kind, tile, _ = tiles[name]
-            signature[name] = f"tensordesc<{kind}[{','.join(map(str, tile))}],{layouts[name]!r}>"
+            signature[name] = f"tensordesc<{kind}[{','.join(map(str, one + tile))}],{layouts[name]!r}>"
         elif name in given or name == "C_LAYOUT":
             signature[name] = "constexpr"
         elif name in ("alpha", "beta", "row_factors", "column_factors"):
@@ -127,7 +130,8 @@ def compiled(order, operands, result, shape, constants):
             signature[name] = f"*{result}"
         else:
             signature[name] = "i64" if name.startswith("stride") else "i32"
-    given["C_LAYOUT"] = layouts["c_desc"]
+    kind, tile, how = tiles["c_desc"]
+    given["C_LAYOUT"] = tile_layout(*tile, types[kind], how)
     if not given["TMA"]:
         signature["c_desc"], given["c_desc"] = "constexpr", None
     names = product_kernel.arg_names

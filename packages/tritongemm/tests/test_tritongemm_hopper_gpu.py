@@ -172,6 +172,41 @@ def test_strides_do_not_change_a_bit(torch, dtype):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize(("mode", "dtype"), TENSOR_CORE, ids=str)
+@pytest.mark.parametrize("shape", [(64, 128, 64), (130, 200, 72), (130, 201, 67), (257, 96, 40)], ids=str)
+def test_a_batch_is_one_launch_with_the_bits_of_its_products(torch, mode, dtype, shape):
+    from tritongemm import dispatch, launches
+    from tritongemm.kernels.epilogue import Epilogue
+
+    M, K, N = shape
+    kind = getattr(torch, dtype)
+    batch = 20
+    xs, ys = numbers(torch, batch * M, K, kind), numbers(torch, batch * K, N, kind, 1)
+    a, b = xs.view(batch, M, K), ys.view(batch, K, N)
+    c = numbers(torch, batch * M, N, torch.float32, 2).view(batch, M, N)
+    config = config_for(mode, dtype)
+    want = torch.stack(
+        [dispatch.product(a[i], b[i], mode=mode, config=config, out_dtype="float32") for i in range(batch)]
+    )
+    np.testing.assert_array_equal(bits(want[3]), predicted(torch, mode, a[3], b[3]).view(np.uint32))
+    along_k = [x.mT.contiguous().mT for x in (a, b)]
+    for x, y in ((a, b), (a, along_k[1]), (along_k[0], b), (along_k[0], along_k[1])):
+        whole = torch.full((batch, M + 2, N + 5), 7.0, device="cuda")
+        out = whole[:, 1:-1, 4 : 4 + N]
+        with launches.record() as record:
+            dispatch.product(x, y, mode=mode, config=config, out=out)
+        if K % 16 == 0 and (y is not b or "float8" not in dtype) and (x is a or "float8" not in dtype):
+            assert [launch[0].metadata.name for launch in record.launches].count("product_kernel") == 1
+        np.testing.assert_array_equal(bits(out), bits(want))
+        out.fill_(7.0)
+        assert bool((whole == 7).all())
+        got = dispatch.product(x, y, mode=mode, config=config, out_dtype="float32", epilogue=Epilogue(beta=0.5, c=c))
+        np.testing.assert_array_equal(bits(got), bits(want + 0.5 * c))
+    repeated = a[:1].expand(batch, M, K)
+    got = dispatch.product(repeated, b, mode=mode, config=config, out_dtype="float32")
+    np.testing.assert_array_equal(bits(got[0]), bits(want[0]))
+
+
 @pytest.mark.parametrize("N", [1, 7, 8, 9, 63, 65, 100])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_nothing_is_written_beside_the_result(torch, N, dtype):

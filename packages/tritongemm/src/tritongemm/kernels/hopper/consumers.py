@@ -112,7 +112,7 @@ def chained_from_registers(
     stage = gl.to_tensor(0)
     phase = gl.to_tensor(0)
     total = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
-    for tile in range(gl.program_id(0), tiles.count, gl.num_programs(0)):
+    for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
         part, _, steps = tiles.part(tile)
         ring.wait_full(stage, phase)
@@ -168,6 +168,7 @@ def promoted_pairs(
     second = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
     for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
+        matrix, _, _ = tiles.part(tile)
         row = tile_m * BM + group * ROWS
         total = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
         if leave.BLOCKS:
@@ -208,7 +209,7 @@ def promoted_pairs(
             else:
                 total = total + second
             stage, phase = ring.next(after, after_phase)
-        store(c_desc, leave, total, row, tile_n * BN, 0, group)
+        store(c_desc, leave, total, row, tile_n * BN, matrix, group)
     tma.store_wait(0)
 
 
@@ -229,6 +230,7 @@ def promoted_parts(
     part = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
     for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
+        matrix, _, _ = tiles.part(tile)
         total = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
         for _ in range(tiles.steps):
             ring.wait_full(stage, phase)
@@ -251,7 +253,7 @@ def promoted_parts(
             total = total + part
             stage, phase = ring.next(stage, phase)
         row = tile_m * BM + group * ROWS
-        store(c_desc, leave, total, row, tile_n * BN, 0, group)
+        store(c_desc, leave, total, row, tile_n * BN, matrix, group)
     tma.store_wait(0)
 
 
@@ -274,6 +276,7 @@ def integers(
     g2 = warpgroup_mma_init(zero)
     for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
+        matrix, _, _ = tiles.part(tile)
         for step in range(tiles.steps):
             ring.wait_full(stage, phase)
             a0 = ring.a_tile(stage, 0, group)
@@ -299,7 +302,7 @@ def integers(
         ring.free(ring.previous(stage), True)
         row = tile_m * BM + group * ROWS
         total = x0.to(gl.float32) * 65536.0 + (x1.to(gl.float32) * 256.0 + x2.to(gl.float32))
-        store(c_desc, leave, total, row, tile_n * BN, 0, group)
+        store(c_desc, leave, total, row, tile_n * BN, matrix, group)
         g0 = warpgroup_mma_init(zero)  # not x0, whose registers the epilogue needs
         g1 = warpgroup_mma_init(zero)
         g2 = warpgroup_mma_init(zero)

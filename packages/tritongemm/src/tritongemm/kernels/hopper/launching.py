@@ -136,12 +136,12 @@ def launch(
     cut: Cut | None = None,
     transposed: bool = False,
 ) -> None:
-    """Computes a product on the GPU of its operands.
+    """Computes a product, or one for each matrix of a batch, on the GPU of its operands.
 
     Args:
-        a: (M, K) matrix, or its parts below each other.
-        b: (K, N) matrix, or the transpose of its parts below each other.
-        out: (M, N) result with contiguous rows, of any alignment.
+        a: (M, K) matrix, or its parts below each other; or (batch, M, K).
+        b: (K, N) matrix, or the transpose of its parts below each other; or (batch, K, N).
+        out: (M, N) or (batch, M, N) result with contiguous rows, of any alignment.
         shape: How to cut it.
         K: Products per sum.
         a_axis: a's contiguous axis; 0 for 16-bit types only.
@@ -157,9 +157,10 @@ def launch(
             epilogue remain those of the result.
     """
     epilogue = Epilogue() if epilogue is None else epilogue
-    split_k = share > 0
-    sums, out = out, out[0] if split_k else out
-    M, N = out.shape
+    split_k, batched = share > 0, a.ndim == 3
+    layers = int(out.shape[0]) if out.ndim == 3 else 1
+    one = [1] if batched else []
+    M, N = out.shape[-2:]
     across, along = (shape.block_n, shape.block_m) if transposed else (shape.block_m, shape.block_n)
     dtype, result = gluon_type(a), gluon_type(out)
     split, shared = (True, False) if shape.ctas == 2 else (None, None)
@@ -180,16 +181,16 @@ def launch(
         column_step, column = strides_of(column_factors, "scale_b")
         along_factors = (row, column, row_step, column_step)
     along_c = (0, 0) if c is None else strides_of(c, "c")
-    tiles = -(-M // across) * -(-N // along) * (int(sums.shape[0]) if split_k else 1)
+    tiles = -(-M // across) * -(-N // along) * layers
     programs = multiprocessors(out.device.index) // shape.ctas
     if cut is None:
         programs = min(tiles, programs)
     launches.launch(
         product_kernel,
         (programs,),
-        descriptor(a if a_axis == 1 else a.t(), a_tile, tile_layout(*a_tile, dtype, split)),
-        descriptor(b.t() if b_axis == 0 else b, b_tile, tile_layout(*b_tile, dtype, shared)),
-        descriptor(out, c_tile, c_layout) if engine else None,
+        descriptor(a if a_axis == 1 else a.mT, one + a_tile, tile_layout(*a_tile, dtype, split, batched)),
+        descriptor(b.mT if b_axis == 0 else b, one + b_tile, tile_layout(*b_tile, dtype, shared, batched)),
+        descriptor(out, one + c_tile, tile_layout(*c_tile, result, split, batched)) if engine else None,
         out,
         out if c is None else c,
         out if bias is None else bias,
@@ -207,8 +208,10 @@ def launch(
         K,
         *part_rows,
         share,
-        M * N,
-        out.stride(0),
+        layers,
+        out.stride(0) if layers > 1 else 0,
+        out.stride(-2),
+        *((0,) * (3 - len(along_c))),
         *along_c,
         0 if bias is None else strides_of(bias, "bias")[0],
         *along_factors,
@@ -241,6 +244,7 @@ def launch(
         KIND="" if cut is None else cut.left.kind,
         PIECES=0 if cut is None else cut.pieces,
         TRANSPOSED=transposed,
+        BATCHED=batched,
         FOLDED=shape.order == "chained_from_registers",
         num_warps=4,
         num_ctas=shape.ctas,

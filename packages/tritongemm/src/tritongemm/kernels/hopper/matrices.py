@@ -36,30 +36,33 @@ def gluon_type(x: Any) -> Any:
 
 
 def contiguous_axis(x: Any) -> int | None:
-    """The axis of a matrix along which the copy engine can read it, 1 preferred; None if there is none."""
+    """The axis of a matrix along which the copy engine can read it, 1 preferred; None if there is none.
+
+    Of a batch of matrices: the axis of each, if the engine sees them as one array.
+    """
     size = x.element_size()
-    if x.data_ptr() % _BYTES:
+    if x.data_ptr() % _BYTES or (x.ndim == 3 and not stackable(x)):
         return None
-    for axis in (1, 0):
-        pitch = x.stride(1 - axis) * size
-        wide = x.shape[axis] * size <= pitch and pitch % _BYTES == 0
-        if (x.stride(axis) == 1 or x.shape[axis] == 1) and (wide or x.shape[1 - axis] == 1):
+    for axis, along, across in ((1, -1, -2), (0, -2, -1)):
+        pitch = x.stride(across) * size
+        wide = x.shape[along] * size <= pitch and pitch % _BYTES == 0
+        if (x.stride(along) == 1 or x.shape[along] == 1) and (wide or x.shape[across] == 1):
             return axis
     return None
 
 
-def padded(rows: int, columns: int, like: Any, dtype: Any = None) -> Any:
-    """An uninitialised matrix whose rows start at multiples of 128 bytes."""
+def padded(rows: int, columns: int, like: Any, dtype: Any = None, batch: tuple[int, ...] = ()) -> Any:
+    """An uninitialised matrix, or a batch of them, whose rows start at multiples of 128 bytes."""
     dtype = like.dtype if dtype is None else dtype
     step = 128 // dtype.itemsize
-    return like.new_empty((rows, -(-columns // step) * step), dtype=dtype)[:, :columns]
+    return like.new_empty((*batch, rows, -(-columns // step) * step), dtype=dtype)[..., :columns]
 
 
 def readable(x: Any, axis: int | None = None) -> tuple[Any, int]:
     """A matrix as the copy engine reads it: itself, or a padded copy.
 
     Args:
-        x: The matrix.
+        x: The matrix, or a batch of them.
         axis: The axis that must be contiguous; None for either.
 
     Returns:
@@ -68,19 +71,20 @@ def readable(x: Any, axis: int | None = None) -> tuple[Any, int]:
     found = contiguous_axis(x)
     if found is not None and axis in (None, found):
         return x, found
-    if axis == 0 or (axis is None and x.stride(0) == 1 and x.shape[1] > 1):
-        copy = padded(x.shape[1], x.shape[0], x)
-        _copy(x.t(), copy)
-        return copy.t(), 0
-    copy = padded(x.shape[0], x.shape[1], x)
+    *batch, rows, columns = x.shape
+    if axis == 0 or (axis is None and x.stride(-2) == 1 and columns > 1):
+        copy = padded(columns, rows, x, batch=tuple(batch))
+        _copy(x.mT, copy)
+        return copy.mT, 0
+    copy = padded(rows, columns, x, batch=tuple(batch))
     _copy(x, copy)
     return copy, 1
 
 
 def _copy(x: Any, out: Any) -> None:
     """out = x; out is `padded`."""
-    apart = x.stride(1) == 1 and x.element_size() in (2, 4)
-    if x.numel() < _WORTH_TILES or not (apart or x.stride(0) == 1):
+    apart = x.stride(-1) == 1 and x.element_size() in (2, 4)
+    if x.ndim > 2 or x.numel() < _WORTH_TILES or not (apart or x.stride(0) == 1):
         out.copy_(x)
         return
     if apart:
@@ -96,18 +100,25 @@ def storable(out: Any) -> bool:
     size = out.element_size()
     return bool(
         out.data_ptr() % _BYTES == 0
-        and out.stride(1) == 1
-        and out.stride(0) >= out.shape[1]
-        and out.stride(0) * size % _BYTES == 0
-        and out.shape[1] * size % _BYTES == 0
+        and out.stride(-1) == 1
+        and out.stride(-2) >= out.shape[-1]
+        and out.stride(-2) * size % _BYTES == 0
+        and out.shape[-1] * size % _BYTES == 0
+        and (out.ndim == 2 or stackable(out))
     )
 
 
+def stackable(x: Any) -> bool:
+    """Whether the copy engine sees a batch of matrices that it can read as one array: they follow each other."""
+    pitch = x.stride(0) * x.element_size()
+    return bool(pitch > 0 and pitch % _BYTES == 0)
+
+
 @functools.cache
-def tile_layout(rows: int, columns: int, dtype: Any, split: bool | None) -> Any:
+def tile_layout(rows: int, columns: int, dtype: Any, split: bool | None, batched: bool = False) -> Any:
     """The swizzled shared-memory layout of a tile; split: over two programs of a cluster, False: shared by both."""
     cluster = [] if split is None else [[1, 0]] if split else [[0, 0]]
-    return gl.NVMMASharedLayout.get_default_for([rows, columns], dtype, cga_layout=cluster)
+    return gl.NVMMASharedLayout.get_default_for([1] * batched + [rows, columns], dtype, cga_layout=cluster)
 
 
 def descriptor(x: Any, tile: list[int], layout: Any) -> Any:
@@ -116,10 +127,10 @@ def descriptor(x: Any, tile: list[int], layout: Any) -> Any:
     The engine can round fp32 numbers to tf32 on the way, but breaks ties to even, where `tf32_rounded` and cvt.rna
     break them away from zero.
     """
-    rows, columns = x.shape
+    *_, rows, columns = x.shape
     size = x.element_size()
-    pitch = x.stride(0) if rows > 1 else -(-columns * size // _BYTES) * _BYTES // size
-    return TensorDescriptor(x, [rows, columns], [pitch, 1], tile, layout)
+    pitch = x.stride(-2) if rows > 1 else -(-columns * size // _BYTES) * _BYTES // size
+    return TensorDescriptor(x, list(x.shape), [*x.stride()[:-2], pitch, 1], tile, layout)
 
 
 @functools.cache

@@ -25,7 +25,7 @@ class Tiles:
     """The tiles of a result, numbered so that GROUP rows of tiles share their columns of B in the cache.
 
     A program that takes no part, because a guard chose another kernel, sees `count` = 0. With SPLIT every tile occurs
-    once per part of k: `share` steps each, the last part what is left.
+    once per part of k: `share` steps each, the last part what is left. With BATCHED every tile occurs once per matrix.
 
     This program's tiles are `first`, `first + stride`, ...; programs that do something else have none.
     """
@@ -39,11 +39,12 @@ class Tiles:
     stride: gl.tensor
     GROUP: gl.constexpr
     SPLIT: gl.constexpr
+    BATCHED: gl.constexpr
 
     @gluon.jit
     def place(self, tile):
         """Row and column of a tile, in tiles."""
-        if self.SPLIT:
+        if self.SPLIT or self.BATCHED:
             tile = tile % (self.rows * self.columns)
         group = tile // (self.GROUP * self.columns)
         first = group * self.GROUP
@@ -53,11 +54,13 @@ class Tiles:
 
     @gluon.jit
     def part(self, tile):
-        """Which part of k a tile is of, its first step, and how many it has."""
+        """Which part of k, or matrix, a tile is of, its first step, and how many it has."""
         if self.SPLIT:
             part = tile // (self.rows * self.columns)
             first = part * self.share
             return part, first, gl.minimum(self.share, self.steps - first)
+        elif self.BATCHED:
+            return tile // (self.rows * self.columns), 0, self.steps
         else:
             return 0, 0, self.steps
 
@@ -124,6 +127,20 @@ class Ring:
             mbarrier.arrive(self.pair.index(stage), pred=pred)
 
 
+@gluon.constexpr_function
+def matrix_layout(layout):
+    """The layout of one matrix of a descriptor's block, which may be a batch of one."""
+    if layout.rank == 2:
+        return layout
+    return gl.NVMMASharedLayout(layout.swizzle_byte_width, layout.element_bitwidth, rank=2)
+
+
+@gluon.constexpr_function
+def matrix_shape(shape):
+    """Rows and columns of a descriptor's block."""
+    return [int(n) for n in shape[-2:]]
+
+
 @gluon.jit
 def make_ring(
     a_desc,
@@ -135,12 +152,12 @@ def make_ring(
     B_NK: gl.constexpr,
 ):
     """Shared memory and initialised barriers of a ring."""
+    A_SHAPE: gl.constexpr = matrix_shape(a_desc.block_type.shape)
+    B_SHAPE: gl.constexpr = matrix_shape(b_desc.block_type.shape)
     a = gl.allocate_shared_memory(
-        a_desc.dtype, [STAGES * PARTS * GROUPS, a_desc.block_type.shape[0], a_desc.block_type.shape[1]], a_desc.layout
+        a_desc.dtype, [STAGES * PARTS * GROUPS, A_SHAPE[0], A_SHAPE[1]], matrix_layout(a_desc.layout)
     )
-    b = gl.allocate_shared_memory(
-        b_desc.dtype, [STAGES * PARTS, b_desc.block_type.shape[0], b_desc.block_type.shape[1]], b_desc.layout
-    )
+    b = gl.allocate_shared_memory(b_desc.dtype, [STAGES * PARTS, B_SHAPE[0], B_SHAPE[1]], matrix_layout(b_desc.layout))
     full = mbarrier.allocate_mbarrier(batch=STAGES)
     empty = mbarrier.allocate_mbarrier(batch=STAGES)
     if gl.num_ctas() == 2:
@@ -153,6 +170,15 @@ def make_ring(
         if gl.num_ctas() == 2:
             mbarrier.init(pair.index(stage), count=GROUPS)
     return Ring(a, b, full, empty, pair, STAGES, PARTS, GROUPS, A_MK, B_NK)  # type: ignore[call-arg]
+
+
+@gluon.jit
+def load(desc, matrix, y, x, barrier, buffer, BATCHED: gl.constexpr, MULTICAST: gl.constexpr):
+    """Asks the copy engine for a block, of a matrix of the batch if there is one."""
+    if BATCHED:
+        tma.async_load(desc, [matrix, y, x], barrier, buffer, multicast=MULTICAST)
+    else:
+        tma.async_load(desc, [y, x], barrier, buffer, multicast=MULTICAST)
 
 
 @gluon.jit
@@ -185,7 +211,7 @@ def load_tiles(
     for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
         cutting.wait_for(tile_m, BM)
-        _, first, steps = tiles.part(tile)
+        matrix, first, steps = tiles.part(tile)
         for step in range(first, first + (steps + UNROLL - 1) // UNROLL * UNROLL):
             mbarrier.wait(ring.empty.index(stage), phase ^ 1)
             if CLUSTER:
@@ -198,14 +224,14 @@ def load_tiles(
                     row = part * a_rows + tile_m * BM + group * ROWS
                     buf = ring.a.index((stage * ring.PARTS + part) * ring.GROUPS + group)
                     if ring.A_MK:
-                        tma.async_load(a_desc, [row, k], bar, buf)
+                        load(a_desc, matrix, row, k, bar, buf, tiles.BATCHED, False)
                     else:
-                        tma.async_load(a_desc, [k, row], bar, buf)
+                        load(a_desc, matrix, k, row, bar, buf, tiles.BATCHED, False)
                 buf = ring.b.index(stage * ring.PARTS + part)
                 if ring.B_NK:
-                    tma.async_load(b_desc, [part * b_rows + tile_n * BN, k], bar, buf, multicast=CLUSTER)
+                    load(b_desc, matrix, part * b_rows + tile_n * BN, k, bar, buf, tiles.BATCHED, CLUSTER)
                 else:
-                    tma.async_load(b_desc, [part * b_rows + k, tile_n * BN], bar, buf, multicast=CLUSTER)
+                    load(b_desc, matrix, part * b_rows + k, tile_n * BN, bar, buf, tiles.BATCHED, CLUSTER)
             stage, phase = ring.next(stage, phase)
 
 
@@ -215,8 +241,10 @@ class Exit:
 
     Attributes:
         buffers: Shared memory that pieces of the result pass through.
-        out: The result's first element, `stride` elements between its rows, `part_stride` between parts of k.
-        add: The matrix that beta multiplies, `add_stride_m` and `add_stride_n` elements between rows and columns.
+        out: The result's first element, `stride` elements between its rows, `part_stride` between parts of k or the
+            matrices of a batch.
+        add: The matrix that beta multiplies, `add_stride_m` and `add_stride_n` elements between rows and columns,
+            `add_stride` between the matrices of a batch.
         bias: One number per column, `bias_stride` elements apart.
         row_factors: Scales of A's rows, `row_stride` elements apart (0: one for all).
         column_factors: Scales of B's columns, `column_stride` elements apart.
@@ -246,6 +274,7 @@ class Exit:
     N: gl.tensor
     stride: gl.tensor
     part_stride: gl.tensor
+    add_stride: gl.tensor
     add_stride_m: gl.tensor
     add_stride_n: gl.tensor
     bias_stride: gl.tensor
@@ -265,6 +294,7 @@ class Exit:
     HALVINGS: gl.constexpr
     TRANSPOSED: gl.constexpr
     FOLDED: gl.constexpr
+    BATCHED: gl.constexpr
 
 
 @gluon.jit
@@ -317,7 +347,7 @@ def unfolded(x):
 
 
 @gluon.jit
-def finish(total, leave, row, column):
+def finish(total, leave, row, column, matrix):
     """Scales, adds and activates a piece of finished sums: `tritongemm.kernels.epilogue.finished` in Gluon."""
     LAYOUT: gl.constexpr = total.type.layout
     m = row + gl.arange(0, total.shape[0], gl.SliceLayout(1, LAYOUT))
@@ -352,7 +382,10 @@ def finish(total, leave, row, column):
     elif leave.ALPHA or leave.FACTORS:
         total = total * factor
     if leave.ADD:
-        at = leave.add + m.to(gl.int64)[:, None] * leave.add_stride_m + n.to(gl.int64)[None, :] * leave.add_stride_n
+        first = leave.add
+        if leave.BATCHED:
+            first += matrix.to(gl.int64) * leave.add_stride
+        at = first + m.to(gl.int64)[:, None] * leave.add_stride_m + n.to(gl.int64)[None, :] * leave.add_stride_n
         added = gl.load(at, mask=live_m[:, None] & live_n[None, :], other=0.0).to(gl.float32)
         total = gl.fma(added, zero + leave.beta, total)
     return activated(total, leave.ACTIVATION)
@@ -365,6 +398,7 @@ def store(c_desc, leave, x, row, column, part, group: gl.constexpr):
     Piece by piece, because a thread that holds a whole tile's sums has few registers left for exponents and addends.
 
     Args:
+        part: Part of k, or matrix of the batch.
         row, column: Of the first sum, among the sums: with TRANSPOSED, the result's column and row.
     """
     HEIGHT: gl.constexpr = leave.buffers.shape[1]
@@ -383,16 +417,24 @@ def store(c_desc, leave, x, row, column, part, group: gl.constexpr):
         else:
             top = row
             first = column + q * WIDTH
-        z = finish(y, leave, top, first).to(leave.out.dtype.element_ty)
+        z = finish(y, leave, top, first, part).to(leave.out.dtype.element_ty)
         buffer = leave.buffers.index(group * leave.BUFFERS + q % leave.BUFFERS)
         if leave.TMA:
             tma.store_wait(leave.BUFFERS - 1)
             buffer.store(z)
             fence_async_shared()
-            tma.async_store(c_desc, [top, first], buffer)
+            if leave.BATCHED:
+                tma.async_store(c_desc, [part, top, first], buffer)
+            else:
+                tma.async_store(c_desc, [top, first], buffer)
         else:
             buffer.store(z)
             m = top + gl.arange(0, HEIGHT, gl.SliceLayout(1, WIDE))
             n = first + gl.arange(0, WIDTH, gl.SliceLayout(0, WIDE))
-            at = leave.out + part * leave.part_stride + m.to(gl.int64)[:, None] * leave.stride + n[None, :]
+            at = (
+                leave.out
+                + gl.to_tensor(part).to(gl.int64) * leave.part_stride
+                + m.to(gl.int64)[:, None] * leave.stride
+                + n[None, :]
+            )
             gl.store(at, buffer.load(WIDE), mask=(m < leave.M)[:, None] & (n < leave.N)[None, :])

@@ -16,7 +16,9 @@ _SIZES = [
     "a_rows",
     "b_rows",
     "share",
+    "batch",
     "stride_cp",
+    "stride_dp",
     "stride_cm",
     "stride_dm",
     "stride_dn",
@@ -62,8 +64,10 @@ def product_kernel(
     a_rows,
     b_rows,
     share,
+    batch,
     stride_cp,
     stride_cm,
+    stride_dp,
     stride_dm,
     stride_dn,
     stride_bias,
@@ -105,6 +109,7 @@ def product_kernel(
     PIECES: gl.constexpr,
     TRANSPOSED: gl.constexpr,
     FOLDED: gl.constexpr,
+    BATCHED: gl.constexpr,
 ):
     """C = activation(alpha·A·B + beta·D + bias), tile by tile, if gate_ptr holds gate_value or GATED is false.
 
@@ -112,6 +117,7 @@ def product_kernel(
         a_desc: Descriptor of A, its parts below each other every a_rows rows.
         b_desc: Descriptor of B, likewise every b_rows rows.
         share: Steps over k per part, if SPLIT: each part is a result of its own, stride_cp elements apart.
+        batch: Matrices, if BATCHED: descriptors then are those of batches, and matrices stride_cp and stride_dp apart.
         c_desc: Descriptor of C, None unless TMA.
         c_ptr, d_ptr, bias_ptr, row_factors, column_factors, row_exponents, column_exponents, gate_ptr: First elements;
             anything where not used.
@@ -132,6 +138,8 @@ def product_kernel(
     count = rows * columns
     if SPLIT:
         count = count * gl.cdiv(steps, share)
+    if BATCHED:
+        count = count * batch
     if GATED:
         count = gl.where(gl.load(gate_ptr) == gate_value, count, 0)
     begin = gl.program_id(0)
@@ -139,7 +147,7 @@ def product_kernel(
     if PIECES > 0:
         begin = gl.where(begin < cutters, count, begin - cutters)
         stride -= cutters
-    tiles = Tiles(rows, columns, steps, count, share, begin, stride, GROUP_M, SPLIT)  # type: ignore[call-arg]
+    tiles = Tiles(rows, columns, steps, count, share, begin, stride, GROUP_M, SPLIT, BATCHED)  # type: ignore[call-arg]
     cutting = Cutting(  # type: ignore[call-arg]
         x_ptr, parts_ptr, cut_exponents, energy_ptr, small_ptr, ready_ptr, first_row, M, K, stride_x, pitch, part,
         cutters, KIND, PIECES,
@@ -150,8 +158,8 @@ def product_kernel(
     buffers = gl.allocate_shared_memory(c_ptr.dtype.element_ty, [GROUPS * BUFFERS, HEIGHT, WIDTH], C_LAYOUT)
     leave = Exit(  # type: ignore[call-arg]
         buffers, c_ptr, d_ptr, bias_ptr, row_factors, column_factors, row_exponents, column_exponents, alpha, beta, M,
-        N, stride_cm, stride_cp, stride_dm, stride_dn, stride_bias, stride_sa, stride_sb, step_sa, step_sb, SCALED,
-        FACTORS, BLOCKS, ALPHA, ADD, BIAS, ACTIVATION, TMA, BUFFERS, HALVINGS, TRANSPOSED, FOLDED,
+        N, stride_cm, stride_cp, stride_dp, stride_dm, stride_dn, stride_bias, stride_sa, stride_sb, step_sa, step_sb,
+        SCALED, FACTORS, BLOCKS, ALPHA, ADD, BIAS, ACTIVATION, TMA, BUFFERS, HALVINGS, TRANSPOSED, FOLDED, BATCHED,
     )  # fmt: skip
     # The tuples stand where they are used: the front end would turn a string in an assigned tuple into a tensor.
     if GROUPS == 2:

@@ -31,6 +31,7 @@ NAME = "warp_specialised"
 # Bytes of shared memory for tiles and results; the rest of 227 KiB is for barriers and the compiler.
 _SHARED = 227 * 1024 - 1024
 _LEAST_WORK = 1 << 24
+_LEAST_WORK_EACH = 1 << 21
 _MOST_BATCHES = 16
 
 
@@ -119,14 +120,16 @@ _TILE_CLOCKS = 5000
 _NARROW, _NARROW_FACTOR = 128, 1.4
 
 
-def _clocks(config: Config, kind: Kind, M: int, N: int, K: int, operand_bytes: int, processors: int) -> float:
+def _clocks(
+    config: Config, kind: Kind, M: int, N: int, K: int, operand_bytes: int, processors: int, batch: int = 1
+) -> float:
     """A product's estimated time: the slowest of the multiprocessors, wave by wave, the cache and the memory."""
-    tiles = -(-M // config.block_m) * -(-N // config.block_n)
+    tiles = batch * -(-M // config.block_m) * -(-N // config.block_n)
     waves = -(-tiles // processors)
     work = K * config.block_m * config.block_n / kind.products
     read = K * (config.block_m + config.block_n) * operand_bytes
     cache = tiles * read / _CACHE_BYTES * (_NARROW_FACTOR if config.block_n < _NARROW else 1)
-    memory = (M * K + K * N) * operand_bytes / _MEMORY_BYTES
+    memory = batch * (M * K + K * N) * operand_bytes / _MEMORY_BYTES
     return max(waves * max(work, read / _ENGINE_BYTES), cache, memory) + waves * _TILE_CLOCKS
 
 
@@ -138,8 +141,9 @@ def configure(operands: Operands) -> Config:
     M, N, K = operands.M, operands.N, operands.K
     if _is_transposed(operands, kind):
         M, N = N, M
-    best = min(_tiles(kind, size, result), key=lambda c: _clocks(c, kind, M, N, K, size, processors))
-    if kind.order == "promoted_pairs" and best.block_m == 128 and min(M, N) >= 8192:
+    batch = operands.batch if together(operands) else 1
+    best = min(_tiles(kind, size, result), key=lambda c: _clocks(c, kind, M, N, K, size, processors, batch))
+    if kind.order == "promoted_pairs" and best.block_m == 128 and min(M, N) >= 8192 and batch == 1:
         return best.changed(block_m=256, ctas=2, group_m=8)
     return best
 
@@ -152,7 +156,10 @@ def supports(operands: Operands, config: Config | None) -> bool:
     if operands.K == 0 or operands.out.stride(-1) != 1 or str(operands.out.dtype) == "torch.float64":
         return False
     if config is None:
-        return operands.batch <= _MOST_BATCHES and operands.M * operands.N * operands.K >= _LEAST_WORK
+        batch, work = operands.batch, operands.M * operands.N * operands.K
+        if together(operands):
+            return work >= _LEAST_WORK_EACH and batch * work >= _LEAST_WORK
+        return batch <= _MOST_BATCHES and work >= _LEAST_WORK
     promoted = kind.order != "chained"
     fits = shape_of(config, kind, operands.a.element_size(), operands.out.element_size())
     return (
@@ -200,7 +207,7 @@ def reading(a: Any, b: Any, kind: Kind) -> Reading:
         if contiguous_axis(a) == 0:
             return Reading(a, readable(b, 0)[0], (0, 0), kind.registers, False)
         if contiguous_axis(b) == 1:
-            return Reading(b.t(), readable(a, 1)[0].t(), (0, 0), kind.registers, True)
+            return Reading(b.mT, readable(a, 1)[0].mT, (0, 0), kind.registers, True)
     return Reading(readable(a, 1)[0], readable(b, 0)[0], (1, 0), kind.order, False)
 
 
@@ -208,7 +215,7 @@ def _is_transposed(operands: Operands, kind: Kind) -> bool:
     """Whether `reading` will say so, without copying anything."""
     if kind.any_axis or kind.registers is None:
         return False
-    a, b = (x if x.ndim == 2 else x[0] for x in (operands.a, operands.b))
+    a, b = (x if x.ndim == 2 or together(operands) else x[0] for x in (operands.a, operands.b))
     return contiguous_axis(a) != 0 and contiguous_axis(b) == 1
 
 
@@ -216,7 +223,11 @@ def run(operands: Operands, config: Config) -> None:
     """Computes a product or a batch of them."""
     kind = KINDS[operands.mode.name, operands.types[0]]
     shape = shape_of(config, kind, operands.a.element_size(), operands.out.element_size())
-    for a, b, out, epilogue in products(operands):
+    if together(operands):
+        cases = [(operands.a, operands.b, operands.out, operands.epilogue)]
+    else:
+        cases = products(operands)
+    for a, b, out, epilogue in cases:
         read = reading(a, b, kind)
         launch(
             read.left, read.right, out, shape.changed(order=read.order), K=operands.K, a_axis=read.axes[0],
@@ -324,6 +335,11 @@ def run_split(operands: Operands, config: Config) -> None:
         b_axis=read.axes[1], share=share, transposed=read.transposed,
     )  # fmt: skip
     finish(operands, sums[:, None])
+
+
+def together(operands: Operands) -> bool:
+    """Whether one launch computes a batch: its matrices are different ones."""
+    return operands.a.ndim == 3 and operands.batch > 1 and all(x.stride(0) > 0 for x in (operands.a, operands.b))
 
 
 def products(operands: Operands) -> list[tuple[Any, Any, Any, Epilogue]]:
