@@ -96,7 +96,9 @@ def test_as_many_columns_as_leave_no_multiprocessor_two_tiles(torch):
     assert small.cut_of(config, 16, N, 2, multiprocessors(0)).extra == 16
     a, b = numbers(torch, 5, 200, "bfloat16"), numbers(torch, N, 200, "bfloat16", 1).t()
     for splits in (1, 2):
-        one = config.changed(splits=splits, kernel="small_split" if splits > 1 else "small", block_n=128 * splits)
+        one = config.changed(
+            splits=splits, kernel="small_split" if splits > 1 else "small", block_n=128 * splits, stages=2
+        )
         other = one.changed(block_n=32, stages=4)
         assert small.cut_of(one, 5, N, 2, multiprocessors(0)).extra == 16 * splits
         got, want = (dispatch.product(a, b, config=x, invariant=False, out_dtype="float32") for x in (one, other))

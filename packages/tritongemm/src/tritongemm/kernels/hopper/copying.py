@@ -52,7 +52,7 @@ def pad_kernel(
     """out[r, c] = x[r, c], in words of 4 bytes; rows of out begin at multiples of them.
 
     HALVES: elements have 2 bytes, so that rows of x may begin in the middle of a word: each word of the result is then
-    two halves of neighbours.
+    two halves of neighbours. The cache is left to out, which is read next.
     """
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     w = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
@@ -71,12 +71,13 @@ def pad_kernel(
             begin = (address >> 1 & 1) + r64 * stride_r
             odd = ((begin & 1) != 0)[:, None]
             at = (address & -4).to(tl.pointer_type(tl.uint32)) + (begin >> 1)[:, None] + w[None, :]
-            first = tl.load(at, mask=live)
-            x = tl.where(odd, first >> 16 | tl.load(at + 1, mask=both & odd, other=0) << 16, first)
+            first = tl.load(at, mask=live, eviction_policy="evict_first")
+            second = tl.load(at + 1, mask=both & odd, other=0, eviction_policy="evict_first")
+            x = tl.where(odd, first >> 16 | second << 16, first)
         to = out_ptr.to(tl.pointer_type(tl.uint32), bitcast=True) + r64[:, None] * (stride_out // 2) + w[None, :]
     else:
         live = (r < R)[:, None] & (w < C)[None, :]
-        x = tl.load(x_ptr + r64[:, None] * stride_r + w[None, :], mask=live)
+        x = tl.load(x_ptr + r64[:, None] * stride_r + w[None, :], mask=live, eviction_policy="evict_first")
         to = out_ptr + r64[:, None] * stride_out + w[None, :]
     tl.store(to, x, mask=live)
 

@@ -68,6 +68,7 @@ class Leave:
     SCALED: gl.constexpr
     FACTORS: gl.constexpr
     BLOCKS: gl.constexpr
+    BATCHED: gl.constexpr
     ALPHA: gl.constexpr
     ADD: gl.constexpr
     BIAS: gl.constexpr
@@ -126,7 +127,7 @@ def joined(total, ROWS: gl.constexpr, COLUMNS: gl.constexpr, PARTS: gl.constexpr
 @gluon.jit
 def store(total, leave, row, column):
     """Finishes and stores a tile of sums."""
-    y = finish(total, leave, row, column).to(leave.out.dtype.element_ty)
+    y = finish(total, leave, row, column, 0).to(leave.out.dtype.element_ty)
     LAYOUT: gl.constexpr = y.type.layout
     m = row + gl.arange(0, y.shape[0], gl.SliceLayout(1, LAYOUT))
     n = column + gl.arange(0, y.shape[1], gl.SliceLayout(0, LAYOUT))
@@ -299,7 +300,7 @@ def small_kernel(
         phase = gl.where(wrap, phase ^ 1, phase)
     leave = Leave(  # type: ignore[call-arg]
         c_ptr, d_ptr, bias_ptr, row_factors, column_factors, alpha, beta, M, N, stride_cm, stride_dm, stride_dn,
-        stride_bias, stride_sa, stride_sb, False, FACTORS, False, ALPHA, ADD, BIAS, ACTIVATION,
+        stride_bias, stride_sa, stride_sb, False, FACTORS, False, False, ALPHA, ADD, BIAS, ACTIVATION,
     )  # fmt: skip
     if EXTRA > 0:
         x, y = warpgroup_mma_wait(0, deps=[total, beside])
@@ -421,12 +422,13 @@ def launch(a: Any, b: Any, out: Any, cut: Cut, *, K: int, b_axis: int = 0, epilo
     )
 
 
-# Rows up to which the kernel is the fastest that adds up each sum in one chain, and in parts.
-_MOST_ROWS, _MOST_ROWS_SPLIT = 64, 128
+# Rows up to which the kernel is the fastest, and up to which it is where tiles of `warp_specialised` do not fit N.
+_FEW_ROWS, _MOST_ROWS = 64, 128
+# Columns of a tile of `warp_specialised` for that many rows.
+_COLUMNS = 64
 _LEAST_WEIGHTS = 1 << 20
-_LEAST_STEPS = 8
-# Of 227 KiB, what barriers and the compiler leave.
-_SHARED = 227 * 1024 - 1024
+# Of 227 KiB, what barriers and the compiler leave; of the half of 228 that two programs of a multiprocessor have.
+_SHARED, _SHARED_BY_TWO = 227 * 1024 - 1024, 112 * 1024
 _MOST_STAGES = 8
 
 # Bytes per clock, measured on an H200: what one multiprocessor gets through its copy engine, what all get from the L2
@@ -447,44 +449,54 @@ def cut_of(config: Config, M: int, N: int, operand_bytes: int, processors: int) 
     """
     box = min(config.block_m, max(16, 1 << (M - 1).bit_length()))
     deep = config.block_k * operand_bytes // _LINE
-    return Cut(
-        config.block_m, box, config.block_n, _extra(N, config.block_n, processors // config.splits), config.stages,
-        deep, config.splits,
-    )  # fmt: skip
+    extra = _extra(N, config.block_n, config.splits, processors)
+    return Cut(config.block_m, box, config.block_n, extra, config.stages, deep, config.splits)
 
 
-def _extra(N: int, columns: int, clusters: int) -> int:
-    """Columns to add to those of a tile, so that as many tiles as there are clusters at a time are enough; or 0."""
-    if -(-N // columns) <= clusters:
-        return 0
-    return next((extra for extra in (16, 32, 64) if extra < columns and -(-N // (columns + extra)) <= clusters), 0)
+def _extra(N: int, columns: int, parts: int, processors: int) -> int:
+    """Columns to add to those of a tile, so that no multiprocessor has a program more than others; or 0.
+
+    Each has one program then; if that is not to be had and there are parts of k, as many as there are parts.
+    """
+    for most in (processors // parts, processors):
+        for extra in (0, 16, 32, 64):
+            if extra < columns and -(-N // (columns + extra)) <= most:
+                return extra
+    return 0
 
 
 def _configurations(M: int, N: int, operand_bytes: int, processors: int, parts: tuple[int, ...]) -> list[Config]:
     """Tiles of every width, with as many stages as fit."""
     found = []
-    rows, deep = 64 if M <= 64 else 128, 2
+    # Deeper stages mean fewer barriers; shallow ones leave less of the shared memory unused where tiles are large.
+    rows, deep = (64, 2) if M <= 64 else (128, 1)
     for splits in parts:
         for columns in (32, 64, 128, 256):
             config = Config(
                 kernel=NAME if splits == 1 else SPLIT_NAME, block_m=rows, block_n=columns,
                 block_k=deep * _LINE // operand_bytes, warps=rows // 16, stages=1, splits=splits,
             )  # fmt: skip
-            stage = cut_of(config, M, N, operand_bytes, processors).stage_bytes
-            if 2 * stage <= _SHARED:
-                found.append(config.changed(stages=min(_MOST_STAGES, _SHARED // stage)))
+            cut = cut_of(config, M, N, operand_bytes, processors)
+            room = _SHARED if _programs(cut, M, N) <= processors else _SHARED_BY_TWO
+            if 2 * cut.stage_bytes <= room:
+                found.append(config.changed(stages=min(_MOST_STAGES, room // cut.stage_bytes)))
     return found
+
+
+def _programs(cut: Cut, M: int, N: int) -> int:
+    return -(-M // cut.rows) * -(-N // (cut.columns + cut.extra)) * cut.parts
 
 
 def _clocks(config: Config, M: int, N: int, K: int, operand_bytes: int, processors: int) -> float:
     """A product's estimated time: the slowest of multiprocessors, cache and memory, and what tiles take besides."""
     cut = cut_of(config, M, N, operand_bytes, processors)
-    tiles = -(-M // cut.rows) * -(-N // (cut.columns + cut.extra)) * cut.parts
+    tiles = _programs(cut, M, N)
     waves = -(-tiles // processors)
     read = K // cut.parts * (cut.box + cut.columns + cut.extra) * operand_bytes
     memory = (M + N) * K * operand_bytes / _MEMORY_BYTES
-    join = _JOIN_CLOCKS if cut.parts > 1 else 0
-    return max(waves * read / _ENGINE_BYTES, tiles * read / _CACHE_BYTES, memory) + waves * (_TILE_CLOCKS + join)
+    # Two programs with a part each begin and end together on one multiprocessor.
+    besides = waves * _TILE_CLOCKS if cut.parts == 1 else _TILE_CLOCKS + _JOIN_CLOCKS
+    return max(waves * read / _ENGINE_BYTES, tiles * read / _CACHE_BYTES, memory) + besides
 
 
 def _best(M: int, N: int, K: int, operand_bytes: int, processors: int, parts: tuple[int, ...]) -> Config:
@@ -504,7 +516,22 @@ def configure(operands: Operands) -> Config:
 
 def configure_split(operands: Operands) -> Config:
     """The configuration of one or two parts with the least estimated time."""
-    return _chosen(operands, (1, 2))
+    return _chosen(operands, _parts(operands.M))
+
+
+def _parts(M: int) -> tuple[int, ...]:
+    """Numbers of parts to choose from: four cost more than they gain, and more rows than few gain by two."""
+    return (1, 2) if M <= _FEW_ROWS else (2,)
+
+
+def _wanted(config: Config, M: int, N: int, operand_bytes: int, processors: int) -> bool:
+    """Whether a product goes to this kernel if nobody names one."""
+    if M <= _FEW_ROWS:
+        return True
+    # A tile of `warp_specialised` for each multiprocessor, or nearly, is as fast, and for more rows it is faster.
+    if M > _MOST_ROWS or processors * 3 // 4 <= -(-N // _COLUMNS) <= processors:
+        return False
+    return config.splits > 1 or cut_of(config, M, N, operand_bytes, processors).extra > 0
 
 
 def _kind(operands: Operands) -> Kind | None:
@@ -517,24 +544,29 @@ def _kind(operands: Operands) -> Kind | None:
     return kind if operands.a.ndim == 2 else None
 
 
-def supports(operands: Operands, config: Config | None, most_rows: int = _MOST_ROWS) -> bool:
+def _goes_here(operands: Operands, parts: tuple[int, ...]) -> bool:
+    """Whether a product that names no kernel is computed here, with numbers of parts to choose from."""
+    kind = _kind(operands)
+    if kind is None or operands.M > _MOST_ROWS or operands.N * operands.K < _LEAST_WEIGHTS:
+        return False
+    if contiguous_axis(operands.b) not in ((0, 1) if kind.any_axis else (0,)):
+        return False
+    config, processors = _chosen(operands, parts), multiprocessors(operands.out.device.index)
+    wanted = _wanted(config, operands.M, operands.N, operands.a.element_size(), processors)
+    return wanted and (parts == (1,) or config.splits > 1)
+
+
+def supports(operands: Operands, config: Config | None) -> bool:
     """Whether the kernel takes a product: one chain on the tensor core; of few rows and much of B, if not by name.
 
     Args:
         operands: The product.
         config: The configuration; None for one of the kernel's own.
-        most_rows: Most rows of a product without a configuration.
     """
-    kind = _kind(operands)
-    if kind is None:
-        return False
     if config is None:
-        axes = (0, 1) if kind.any_axis else (0,)
-        return (
-            operands.M <= most_rows
-            and operands.N * operands.K >= _LEAST_WEIGHTS
-            and contiguous_axis(operands.b) in axes
-        )
+        return _goes_here(operands, (1,))
+    if _kind(operands) is None:
+        return False
     size = operands.a.element_size()
     processors = multiprocessors(operands.out.device.index)
     return (
@@ -552,7 +584,7 @@ def supports(operands: Operands, config: Config | None, most_rows: int = _MOST_R
 def supports_split(operands: Operands, config: Config | None) -> bool:
     """Whether the kernel takes a product with k cut into parts; without a configuration, where it gains by that."""
     if config is None:
-        return supports(operands, None, _MOST_ROWS_SPLIT) and configure_split(operands).splits > 1
+        return _goes_here(operands, _parts(operands.M))
     if config.splits not in (1, 2, 4) or not supports(operands, config.changed(splits=1)):
         return False
     return -(-operands.K // config.block_k) >= config.splits
