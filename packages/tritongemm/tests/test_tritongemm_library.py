@@ -191,10 +191,10 @@ def test_scaled_products_are_an_operator_without_a_derivative(compiled):
     a, b = scaled_operands()
     scales = torch.rand(16, 1), torch.rand(1, 16)
     operator = torch.ops.tritongemm.scaled_product.default
-    given = (*scales, None, None, "fast", torch.float32, True, None)
+    given = (*scales, random(16, 16), random(16), 0.5, 2.0, "relu", "fast", torch.float32, True, None)
     # torch's check that operands are not changed cannot compare 8-bit floats; it is done on wider ones.
     able = ("test_autograd_registration", "test_faketensor")
-    wide = (*scales, None, None, "ieee", torch.float32, True, None)
+    wide = (*scales, random(16, 16), None, 1.0, 0.5, None, "ieee", torch.float32, True, None)
     for checked in (
         torch.library.opcheck(operator, (a, b, *given), test_utils=able),
         torch.library.opcheck(operator, (a.float(), b.float(), *wide)),
@@ -204,7 +204,12 @@ def test_scaled_products_are_an_operator_without_a_derivative(compiled):
     def function(a, b, x, y):
         return tritongemm.scaled_mm(a, b, x, y, out_dtype="fp32", precision="fast")
 
+    def whole(a, b, x, y, c):
+        more = {"alpha": 0.5, "beta": 2.0, "c": c, "bias": c, "activation": "gelu"}
+        return tritongemm.scaled_mm(a, b, x, y, out_dtype=torch.float32, **more)
+
     assert same_bits(compiled(function)(a, b, *scales), function(a, b, *scales))
+    assert same_bits(compiled(whole)(a, b, *scales, random(16)), whole(a, b, *scales, random(16)))
     watched = [x.clone().requires_grad_() for x in scales]
     with pytest.raises(RuntimeError, match=r"scaled_mm has no derivative.*no_grad"):
         function(a, b, *watched).sum().backward()

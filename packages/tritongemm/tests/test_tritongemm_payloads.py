@@ -87,11 +87,12 @@ def test_scaled_products_have_payloads(kind):
     a, b = (payloads(*shape).to(torch.float8_e4m3fn) for shape in ((M, K), (K, N)))
     shapes = {"numbers": ((), ()), "rows": ((M, 1), (1, N)), "blocks": ((M, 2), (2, 1))}[kind]
     scales = [torch.rand(shape) + 0.5 for shape in shapes]
+    more = {"alpha": 0.5, "beta": 2.0, "c": payloads(M, N), "bias": payloads(N), "activation": "silu"}
     with fpsan_tools.on_cpu(domain="payload") as session:
-        want = tritongemm.scaled_mm(a, b, *scales, out_dtype=torch.float32)
+        want = tritongemm.scaled_mm(a, b, *scales, out_dtype=torch.float32, **more)
     assert session.launches
     with fpsan_tools.FpSanTorch():
-        got = tritongemm.scaled_mm(a, b, *scales, out_dtype=torch.float32)
+        got = tritongemm.scaled_mm(a, b, *scales, out_dtype=torch.float32, **more)
     assert same_bits(got, want)
 
 

@@ -375,11 +375,15 @@ def scaled_mm(
     out: Any = None,
     out_dtype: Any = None,
     precision: str = "ieee",
+    alpha: float = 1,
+    beta: float = 0,
+    c: Any = None,
     activation: str | None = None,
+    deterministic: bool = True,
     invariant: bool = True,
     config: Config | str | None = None,
 ) -> Any:
-    """The product of matrices of 8-bit floats and their scales.
+    """The product of matrices of 8-bit floats and their scales: activation(alpha·scale_a·scale_b·A B + beta·C + bias).
 
     Args:
         a: (M, K) fp8 matrix.
@@ -391,7 +395,11 @@ def scaled_mm(
         out_dtype: Type of the result; bf16 by default.
         precision: "ieee" or "promote128" (sums of 128 products, added in fp32), "promote64", "promote32", or "fast"
             (added up on the tensor core, as `use_fast_accum=True` of torch._scaled_mm).
+        alpha: See `mm`.
+        beta: See `mm`.
+        c: (M, N) matrix of the result's type, or one that broadcasts to it.
         activation: "relu", "gelu", "silu" or None.
+        deterministic: See `mm`.
         invariant: See `mm`.
         config: See `mm`.
 
@@ -406,8 +414,9 @@ def scaled_mm(
         from tritongemm import library
 
         result = library.scaled_product(
-            a, b, scale_a, scale_b, bias, activation, precision, _traced_dtype(out_dtype, out), invariant, config
-        )
+            a, b, scale_a, scale_b, c if c is None else c.expand(a.shape[0], b.shape[1]), bias, float(alpha),
+            float(beta), activation, precision, _traced_dtype(out_dtype, out), invariant, config,
+        )  # fmt: skip
         return result if out is None else _copied(result, out)
     check_kinds(_SCALED, {"a": a, "b": b})
     check_shapes(_SCALED, a, b)
@@ -415,26 +424,32 @@ def scaled_mm(
         if element_of(x, name).name not in FP8:
             raise UsageError(f"{name}: scaled_mm takes {' and '.join(FP8)}, given {type_name(x)}; mm takes the others.")
     scale_a, scale_b = check_scale(_SCALED, "scale_a", scale_a, a), check_scale(_SCALED, "scale_b", scale_b, b)
-    given = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "bias": bias}
+    given = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "c": c, "bias": bias}
     torch_kind = check_kinds(_SCALED, {**given, "out": out})
     check_scale_shapes(_SCALED, scale_a, scale_b, int(a.shape[0]), int(b.shape[1]), int(a.shape[1]), _SCALED_BLOCK)
     check_settings(activation, precision, element_of(a, "a"))
-    check_flag("invariant", invariant)
+    check_flag("deterministic", deterministic)
+    alpha, beta, invariant = _factors(alpha, beta, invariant)
     _check_config(config)
     element = result_element(a, out_dtype)
     shape = (a.shape[0], b.shape[1])
+    c = addend(_SCALED, c, beta, a, element, shape)
     if bias is not None:
         check_bias(_SCALED, bias, a, element.library, shape)
     out = _ready(_SCALED, out, shape, element, given, torch_kind)
-    dtype = _library_dtype(element, torch_kind)
-    if torch_kind and (a.is_meta or eager.observed((a, b, scale_a, scale_b, bias, out))):
+    more = alpha, beta, activation, precision, _library_dtype(element, torch_kind), invariant, config
+    if torch_kind and (a.is_meta or eager.observed((a, b, scale_a, scale_b, c, bias, out))):
         from tritongemm import library
 
-        result = library.scaled_product(a, b, scale_a, scale_b, bias, activation, precision, dtype, invariant, config)
+        result = library.scaled_product(a, b, scale_a, scale_b, c, bias, *more)
         return result if out is None else out.copy_(result)
     from tritongemm import execution
 
-    return execution.scaled_product(a, b, scale_a, scale_b, bias, out, activation, precision, dtype, invariant, config)
+    return execution.scaled_product(a, b, scale_a, scale_b, c, bias, out, *more)
+
+
+def _factors(alpha: Any, beta: Any, invariant: Any) -> tuple[float, float, bool]:
+    return check_number("alpha", alpha), check_number("beta", beta), check_flag("invariant", invariant)
 
 
 # Products that share a scale, along k and along the columns of b.

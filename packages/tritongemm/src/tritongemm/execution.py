@@ -136,8 +136,11 @@ def scaled_product(
     b: Any,
     scale_a: Any,
     scale_b: Any,
+    c: Any,
     bias: Any,
     out: Any,
+    alpha: float,
+    beta: float,
     activation: str | None,
     precision: str,
     out_dtype: Any,
@@ -150,8 +153,8 @@ def scaled_product(
         from tritongemm.kernels.epilogue import Epilogue
     except ImportError as error:
         raise without_triton(error) from None
-    epilogue = Epilogue(bias=bias, activation=activation)
-    target = _apart(out, a, b, bias, None)
+    epilogue = Epilogue(alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
+    target = _apart(out, a, b, bias, c, scale_a, scale_b)
     if isinstance(config, str):  # what is kept is kept for plain products
         config = None
     with _on_device_of(a):
@@ -194,14 +197,14 @@ def _on_device_of(x: Any) -> Any:
     return contextlib.nullcontext() if torch.cuda.current_device() == x.get_device() else torch.cuda.device(x.device)
 
 
-def _apart(out: Any, a: Any, b: Any, bias: Any, c: Any) -> Any:
+def _apart(out: Any, a: Any, b: Any, bias: Any, c: Any, *scales: Any) -> Any:
     """`out`, or memory of its own where writing to `out` would change an operand that is still read.
 
     c may be `out` itself: each of its elements is read by whoever then writes it.
     """
     if out is None:
         return None
-    others = [x for x in (a, b, bias) if x is not None]
+    others = [x for x in (a, b, bias, *scales) if x is not None]
     if c is not None and not _same(out, c):
         others.append(c)
     if not any(overlap(out, x) for x in others):

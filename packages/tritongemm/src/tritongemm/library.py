@@ -33,6 +33,7 @@ from tritongemm.operands import (
     check_bias,
     check_matrices,
     check_settings,
+    check_shapes,
     result_element,
 )
 
@@ -41,8 +42,8 @@ _SCHEMA = (
     "ScalarType? out_dtype, bool invariant, str? config) -> Tensor"
 )
 _SCALED_SCHEMA = (
-    "(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias, str? activation, str precision, "
-    "ScalarType? out_dtype, bool invariant, str? config) -> Tensor"
+    "(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? c, Tensor? bias, float alpha, float beta, "
+    "str? activation, str precision, ScalarType? out_dtype, bool invariant, str? config) -> Tensor"
 )
 
 PRODUCT = "tritongemm::product"
@@ -109,7 +110,10 @@ def scaled_product(
     b: Any,
     scale_a: Any,
     scale_b: Any,
+    c: Any,
     bias: Any,
+    alpha: float,
+    beta: float,
     activation: str | None,
     precision: str,
     out_dtype: Any,
@@ -118,9 +122,8 @@ def scaled_product(
 ) -> Any:
     """The product of scaled matrices as an operator of torch; arguments as `tritongemm.scaled_mm`'s."""
     _teach()
-    return torch.ops.tritongemm.scaled_product(
-        a, b, scale_a, scale_b, bias, activation, precision, out_dtype, invariant, written(config)
-    )
+    more = alpha, beta, activation, precision, out_dtype, invariant, written(config)
+    return torch.ops.tritongemm.scaled_product(a, b, scale_a, scale_b, c, bias, *more)
 
 
 _RECIPE = (
@@ -163,15 +166,22 @@ def _product_fake(a, b, c, bias, alpha, beta, activation, precision, out_dtype, 
     return a.new_empty(_shape(a, b), dtype=getattr(torch, element.library))
 
 
-def _scaled(a, b, scale_a, scale_b, bias, activation, precision, out_dtype, invariant, config):  # type: ignore[no-untyped-def]
+def _scaled(a, b, scale_a, scale_b, c, bias, alpha, beta, activation, precision, out_dtype, invariant, config):  # type: ignore[no-untyped-def]
     return execution.scaled_product(
-        a, b, scale_a, scale_b, bias, None, activation, precision, out_dtype, invariant, read(config)
+        a, b, scale_a, scale_b, c, bias, None, alpha, beta, activation, precision, out_dtype, invariant, read(config)
     )
 
 
-def _scaled_fake(a, b, scale_a, scale_b, bias, activation, precision, out_dtype, invariant, config):  # type: ignore[no-untyped-def]
-    element = result_element(a, out_dtype)
+def _scaled_fake(a, b, scale_a, scale_b, c, bias, alpha, beta, activation, precision, out_dtype, invariant, config):  # type: ignore[no-untyped-def]
+    call, element = Call("scaled_mm"), result_element(a, out_dtype)
+    check_shapes(call, a, b)
+    if c is not None:
+        check_addend(call, "c", c, a, element.library)
+    if bias is not None:
+        check_bias(call, bias, a, element.library, _shape(a, b))
     check_settings(activation, precision, element_of(a, "a"))
+    if c is None and beta != 0:
+        raise UsageError(f"beta: {beta!r}, but there is no c to multiply; give c, or leave beta away.")
     return a.new_empty(_shape(a, b), dtype=getattr(torch, element.library))
 
 
@@ -354,8 +364,8 @@ def _product_payloads(
 
 
 def _scaled_payloads(
-    mode: Any, a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, activation: str | None, precision: str,
-    out_dtype: Any, invariant: bool, config: str | None,
+    mode: Any, a: Any, b: Any, scale_a: Any, scale_b: Any, c: Any, bias: Any, alpha: float, beta: float,
+    activation: str | None, precision: str, out_dtype: Any, invariant: bool, config: str | None,
 ) -> Any:  # fmt: skip
     rows, columns = a.shape[0], b.shape[1]
     whole = all(x.numel() == 1 or x.shape == own for x, own in ((scale_a, (rows, 1)), (scale_b, (1, columns))))
@@ -370,7 +380,7 @@ def _scaled_payloads(
             total = sums[0] * scale_a[:, :1] * across[:1]
             for k in range(1, len(sums)):
                 total = total + sums[k] * scale_a[:, k : k + 1] * across[k : k + 1]
-        return _finished(total, None, bias, 1.0, 0.0, activation, dtype)
+        return _finished(total, c, bias, alpha, beta, activation, dtype)
 
 
 def _register() -> None:
