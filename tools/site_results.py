@@ -18,6 +18,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import site_tests
 from site_plots import Curve, bars, figure, plot
 
 RESULTS = Path(__file__).resolve().parents[1] / "bench" / "results"
@@ -315,6 +316,44 @@ def trials(name: str, data: Data) -> Iterator[str]:
         for trial in data["algebra"]["trials"]
     ]
     yield from table(["shape", "layout", "M", "N", "K", "different payloads"], rows, 2)
+
+
+# Tests.
+
+EDGES = ("edges", "edges_kernels", "edges_gpu", "invariance_gpu", "mistakes")
+"""Test files of tritongemm whose tests are listed one by one."""
+
+
+@view
+def edge_tests(name: str, data: Data) -> Iterator[str]:
+    """Every test of an edge: what it says, where it runs, and how many of its cases passed on the recorded GPU."""
+    for file in EDGES:
+        path = site_tests.TESTS / f"test_tritongemm_{file}.py"
+        ran = data["tests"].get(path.stem, {})
+        rows = []
+        for test in site_tests.tests_of(path):
+            passed = ran.get(test.name, {}).get("passed", 0)
+            rows.append([test.sentence, "GPU" if test.gpu else "CPU", figure(passed) if passed else "-" * test.gpu])
+        yield f"### {site_tests.subject(path)}\n"
+        yield from table(["what is tested", "runs on", "cases passed"], rows, 2)
+        yield ""
+
+
+@view
+def gpu_tests(name: str, data: Data) -> Iterator[str]:
+    """Per test file, how many tests and cases passed on the recorded GPU."""
+    rows = [
+        [site_tests.subject(site_tests.TESTS / f"{file}.py"), f"`{file}.py`", *map(figure, _counted(tests))]
+        for file, tests in data["tests"].items()
+        if (site_tests.TESTS / f"{file}.py").exists()
+    ]
+    totals = (sum(column) for column in zip(*map(_counted, data["tests"].values()), strict=True))
+    rows.append(["**all**", "", *(f"**{figure(total)}**" for total in totals)])
+    yield from table(["what is tested", "file", "tests", "cases passed"], rows, 2)
+
+
+def _counted(tests: Data) -> tuple[int, int]:
+    return len(tests), sum(entry["passed"] for entry in tests.values())
 
 
 # Matrix units.
