@@ -116,9 +116,9 @@ def test_splitting_kernels_give_the_same_parts_and_facts(kind, layout):
     word = 4 if kind == "int8" else 1
     given = fpsan_tools.typed(data, "bf16") if kind == "bf16" else data.view(np.int32) if word == 4 else data
     exponents, energy, small, largest = (np.zeros(R, t) for t in (np.int32, np.int64, np.int32, np.int32))
-    gate = np.ones(1, np.int32)
+    gate, counters = np.ones(1, np.int32), np.full(4, 7, np.int32)
     facts = (exponents, energy, small)
-    common = {"KIND": kind, "GATED": True, "num_warps": 4, "domain": "hardware"}
+    common = {"KIND": kind, "GATED": True, "AHEAD": True, "num_warps": 4, "domain": "hardware"}
     if layout == "columns":
         y = np.ascontiguousarray(x.T)
         behind, done = 2, np.zeros(5, np.int32)
@@ -132,8 +132,9 @@ def test_splitting_kernels_give_the_same_parts_and_facts(kind, layout):
         block = 128 if layout == "rows" else 32
         fpsan_tools.run(
             splitting.split_rows_kernel, (R,), x, given, *facts, K, pitch // word, rows * pitch // word, K, 1,
-            gate, BLOCK=block, RESIDENT=layout == "rows", **common,
+            gate, counters, 3, BLOCK=block, RESIDENT=layout == "rows", **common,
         )  # fmt: skip
+        assert list(counters) == [0, 0, 0, 7]
     got = data.reshape(-1, rows, pitch)[:, :R]
     assert (got[:, :, K:] == 0).all(), "zeros behind column K"
     special = ~np.isfinite(x)
@@ -167,7 +168,8 @@ def test_a_gate_that_is_shut_leaves_everything_alone():
     facts = [np.full(16, 7, t) for t in (np.int32, np.int64, np.int32)]
     fpsan_tools.run(
         splitting.split_rows_kernel, (16,), x, data, *facts, 40, 64, 256 * 64, 40, 1, np.zeros(1, np.int32),
-        KIND="fp16", BLOCK=64, RESIDENT=True, GATED=True, num_warps=4, domain="hardware",
+        np.zeros(1, np.int32), 0, KIND="fp16", BLOCK=64, RESIDENT=True, GATED=True, AHEAD=False, num_warps=4,
+        domain="hardware",
     )  # fmt: skip
     assert all((y == 7).all() for y in (data, *facts))
 
@@ -254,7 +256,8 @@ def test_verdict_kernel_decides_as_the_model_does(mode, kind):
                 verdict_kernel, (1,), *sides[0], *sides[1], facts, 24, 32, K, limits.most_small,
                 limits.worst_inverse or 0, limits.mean_inverse or 0, emulation.least_exponent("fp16"),
                 np.full(1, gate, np.int32), OTHERWISE=limits.otherwise, ENERGY=limits.worst_inverse is not None,
-                GATED=GATED, BLOCK=32, num_warps=4, domain="hardware",
+                GATED=GATED, BLOCK=32, ready_ptr=np.array([0, 8, 8, 8], np.int32), first_tile=1, rows_per_tile=8,
+                EARLY=GATED, num_warps=4, domain="hardware",
             )  # fmt: skip
             want = LEAVE if GATED and gate == KEEP else emulation.verdict(left, right, K, limits)
             assert facts[0] == want

@@ -135,12 +135,9 @@ class Share:
     first: int
     programs: int
 
-    def cut(self, a: Any, left: Parts, shape: Shape) -> Cut:
-        """The launch's share of the work."""
-        torch = sys.modules["torch"]
-        ready = torch.zeros(triton.cdiv(left.R, shape.block_m), dtype=torch.int32, device=a.device)
-        return Cut(a, left, ready, self.first, self.programs, triton.cdiv(int(left.data.shape[1]), PIECE))
 
+# Whether kernels of one product are launched before those before them end, where rows are cut during the product.
+_AHEAD = False
 
 # Measured on an H200, per multiprocessor and clock: numbers that it cuts into parts of a kind while others multiply,
 # and products of fp32 numbers by way of parts.
@@ -188,11 +185,22 @@ def _guarded(
 ) -> None:  # fmt: skip
     """Splits, decides, multiplies, rescues; all but the launches themselves only if `unless` does not hold KEEP."""
     M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
-    right = split(b.t(), plan.kind, unless) if right is None else right
     share = _share(a, N, plan, shape) if left is None and unless is None else None
+    ahead = share is not None and _AHEAD
+    both = right is None
+    right = split(b.t(), plan.kind, unless, ahead=ahead) if right is None else right
+    early: dict[str, Any] = {"EARLY": False}
     if share is not None:
-        left = split(a, plan.kind, until=share.first)
-        _multiply_parts(left, right, out, shape, K, epilogue, plan, None, share.cut(a, left, shape))
+        torch = sys.modules["torch"]
+        ready = torch.empty(triton.cdiv(M, shape.block_m), dtype=torch.int32, device=a.device)
+        left = split(a, plan.kind, until=share.first, ready=ready, ahead=ahead, behind_ahead=ahead and both)
+        cut = Cut(a, left, ready, share.first, share.programs, triton.cdiv(int(left.data.shape[1]), PIECE), ahead)
+        _multiply_parts(left, right, out, shape, K, epilogue, plan, None, cut)
+        if ahead:
+            early = {
+                "EARLY": True, "launch_pdl": True, "ready_ptr": ready, "first_tile": share.first // shape.block_m,
+                "rows_per_tile": shape.block_m,
+            }  # fmt: skip
     left = split(a, plan.kind, unless) if left is None else left
     allowed = _NO_LIMITS if limits is None else limits
     launch_kernel(
@@ -200,12 +208,12 @@ def _guarded(
         facts, M, N, K, allowed.most_small, allowed.worst_inverse or 0, allowed.mean_inverse or 0,
         emulation.least_exponent("fp16"), facts if unless is None else unless, OTHERWISE=allowed.otherwise,
         ENERGY=allowed.worst_inverse is not None, GATED=unless is not None,
-        BLOCK=min(8192, triton.next_power_of_2(max(M, N))), num_warps=32,
+        BLOCK=min(8192, triton.next_power_of_2(max(M, N))), num_warps=32, **early,
     )  # fmt: skip
     if share is None:
         gate = None if limits is None else Gate(facts, emulation.KEEP)
         _multiply_parts(left, right, out, shape, K, epilogue, plan, gate)
-    _rescue(a, b, out, epilogue, facts, left, right, limits is not None)
+    _rescue(a, b, out, epilogue, facts, left, right, limits is not None, ahead)
 
 
 def _multiply_parts(
@@ -235,7 +243,9 @@ def _multiply_parts(
 _RESCUE = {"BLOCK_M": 64, "BLOCK_N": 128, "GROUP_M": 8}
 
 
-def _rescue(a: Any, b: Any, out: Any, epilogue: Epilogue, facts: Any, left: Parts, right: Parts, guarded: bool) -> None:
+def _rescue(
+    a: Any, b: Any, out: Any, epilogue: Epilogue, facts: Any, left: Parts, right: Parts, guarded: bool, early: bool
+) -> None:
     M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
     c, bias = (epilogue.c if epilogue.reads_c else None), epilogue.bias
     strides = [*a.stride(), *b.stride(), *out.stride(), *((0, 0) if c is None else strides_of(c, "c"))]
@@ -245,7 +255,8 @@ def _rescue(a: Any, b: Any, out: Any, epilogue: Epilogue, facts: Any, left: Part
         rescue_kernel, (min(tiles, multiprocessors(out.device.index)),), a, b, out, c, bias, facts, left.small,
         right.small, M, N, K, *strides, 0 if bias is None else strides_of(bias, "bias")[0], float(epilogue.alpha),
         float(epilogue.beta), **_RESCUE, GUARDED=guarded, SCALED=epilogue.alpha != 1, ACTIVATION=epilogue.activation,
-        WIDE=far > 2**31 - 1 or c is not None, num_warps=8, num_stages=3, enable_fp_fusion=True,
+        WIDE=far > 2**31 - 1 or c is not None, EARLY=early, launch_pdl=early, num_warps=8, num_stages=3,
+        enable_fp_fusion=True,
     )  # fmt: skip
 
 

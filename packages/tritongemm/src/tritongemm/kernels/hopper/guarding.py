@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from tritongemm.kernels.epilogue import finished
 from tritongemm.kernels.hopper.splitting import _ROW_OF_ZEROS, _SPECIAL
@@ -58,7 +59,8 @@ def side_facts(exponents_ptr, energy_ptr, small_ptr, R, K, BLOCK: tl.constexpr, 
 def verdict_kernel(
     exponents_a, energy_a, small_a, exponents_b, energy_b, small_b, verdict_ptr, M, N, K,
     most_small, worst_inverse, mean_inverse, least_exponent, gate_ptr, OTHERWISE: tl.constexpr, ENERGY: tl.constexpr,
-    GATED: tl.constexpr, BLOCK: tl.constexpr,
+    GATED: tl.constexpr, BLOCK: tl.constexpr, ready_ptr=None, first_tile=0, rows_per_tile=1,
+    EARLY: tl.constexpr = False,
 ):  # fmt: skip
     """verdict[0]: what to do; [1]: whether some row or column is special; [2], [3]: most small numbers of a row of A,
     of a column of B; [4]: the least exponent; [5], [6]: bits of the largest inverse energy and of the larger mean.
@@ -72,7 +74,14 @@ def verdict_kernel(
             `least_exponent`.
         ENERGY: Whether energies count.
         GATED: If gate_ptr holds KEEP, the product stands already and the verdict is LEAVE.
+        EARLY: The product is still at work, and cuts rows of A from tile `first_tile` on: ready_ptr counts them.
     """
+    if EARLY:
+        gdc_launch_dependents()
+        for tile in range(first_tile, tl.cdiv(M, rows_per_tile)):
+            wanted = tl.minimum(rows_per_tile, M - tile * rows_per_tile)
+            while tl.atomic_load(ready_ptr + tile, sem="acquire") < wanted:
+                pass
     if GATED:
         if tl.load(gate_ptr) == _KEEP:
             tl.store(verdict_ptr, _LEAVE)
@@ -98,6 +107,8 @@ def verdict_kernel(
         mean = tl.maximum(ta // M, tb // N).to(tl.float32).to(tl.int32, bitcast=True)
     tl.store(verdict_ptr + 5, worst)
     tl.store(verdict_ptr + 6, mean)
+    if EARLY:
+        gdc_wait()  # the next kernel waits for this one only
 
 
 @triton.jit
@@ -105,9 +116,14 @@ def rescue_kernel(
     a_ptr, b_ptr, out_ptr, c_ptr, bias_ptr, verdict_ptr, small_a, small_b, M, N, K,
     stride_am, stride_ak, stride_bk, stride_bn, stride_om, stride_on, stride_cm, stride_cn, stride_bias, alpha, beta,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr, GUARDED: tl.constexpr, SCALED: tl.constexpr,
-    ACTIVATION: tl.constexpr, WIDE: tl.constexpr,
+    ACTIVATION: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Computes what the verdict asks for; nothing in most launches, which end after two loads."""
+    """Computes what the verdict asks for; nothing in most launches, which end after two loads.
+
+    EARLY: Launched before the verdict is there.
+    """
+    if EARLY:
+        gdc_wait()
     verdict = _KEEP
     if GUARDED:
         verdict = tl.load(verdict_ptr)

@@ -83,10 +83,11 @@ class Cut:
     Attributes:
         x: (M, K) fp32 matrix with contiguous rows; K, its stride and address as `cutting` takes them.
         left: Its `parts.Parts`, cut up to row `first`.
-        ready: int32 zeros, one per row of tiles.
+        ready: int32 tensor, zeros when the product starts, one per row of tiles.
         first: First row that is not cut, a multiple of a tile's rows.
         programs: Programs (clusters) that cut.
         pieces: Pieces of a row.
+        ahead: Whether the kernel before may still be at work; the product waits for it.
     """
 
     x: Any
@@ -95,6 +96,7 @@ class Cut:
     first: int
     programs: int
     pieces: int
+    ahead: bool
 
 
 @dataclass(frozen=True)
@@ -248,6 +250,7 @@ def launch(
         FOLDED=shape.order == "chained_from_registers",
         num_warps=4,
         num_ctas=shape.ctas,
+        launch_pdl=cut is not None and cut.ahead,
         maxnreg=168,
         enable_fp_fusion=True,
     )

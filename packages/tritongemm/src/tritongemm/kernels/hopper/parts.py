@@ -16,7 +16,7 @@ _ROWS = 256
 _LONGEST_RESIDENT = 16384
 _TILE_R, _TILE_K, _TILES = 64, 128, 2
 # Strips of B's columns: tiles beside each other, and programs that an H200 runs at the same time.
-_BESIDE, _AT_ONCE = 2, 640
+_BESIDE, _AT_ONCE = 2, 300
 # Two of them per multiprocessor.
 _COLUMNS = {"num_warps": 8, "maxnreg": 128}
 
@@ -46,7 +46,10 @@ class Parts:
     small: Any
 
 
-def split(x: Any, kind: str, unless: Any = None, until: int | None = None) -> Parts:
+def split(
+    x: Any, kind: str, unless: Any = None, *, until: int | None = None, ready: Any = None, ahead: bool = False,
+    behind_ahead: bool = False,
+) -> Parts:  # fmt: skip
     """The parts of a matrix's rows.
 
     Args:
@@ -55,6 +58,9 @@ def split(x: Any, kind: str, unless: Any = None, until: int | None = None) -> Pa
         unless: int32 tensor; nothing is cut if it holds 0, the verdict that a product stands already.
         until: Rows to cut now, of a matrix with contiguous rows; all if not given. The others' parts and facts are
             whatever was in memory.
+        ready: int32 tensor of at most `until` elements that is set to zero on the way.
+        ahead: Whether the next kernel may start before this one ends, and looks after itself.
+        behind_ahead: Whether the kernel before is one that was launched with `ahead`, for x with contiguous rows.
 
     Returns:
         The parts.
@@ -87,14 +93,15 @@ def split(x: Any, kind: str, unless: Any = None, until: int | None = None) -> Pa
         launch(
             split_columns_kernel, (programs,), x, largest, done, stored, exponents, energy, small, R, K, wide,
             rows * wide, *strides, behind, gate, KIND=kind, BLOCK_R=_TILE_R, BLOCK_K=_TILE_K, BLOCKS=_TILES,
-            BESIDE=_BESIDE, GATED=unless is not None, enable_fp_fusion=True, **_COLUMNS,
+            BESIDE=_BESIDE, GATED=unless is not None, AHEAD=ahead, enable_fp_fusion=True, **_COLUMNS,
         )  # fmt: skip
     else:
         resident = pitch <= _LONGEST_RESIDENT
         block = triton.next_power_of_2(pitch) if resident else 8192
         launch(
             split_rows_kernel, (R if until is None else until,), x, stored, exponents, energy, small, K, wide,
-            rows * wide, *strides, gate, KIND=kind, BLOCK=block, RESIDENT=resident, GATED=unless is not None,
+            rows * wide, *strides, gate, facts if ready is None else ready, 0 if ready is None else ready.numel(),
+            KIND=kind, BLOCK=block, RESIDENT=resident, GATED=unless is not None, AHEAD=ahead, launch_pdl=behind_ahead,
             num_warps=max(1, min(16, block // 1024)), enable_fp_fusion=True,
         )  # fmt: skip
     return Parts(kind, data, rows, R, K, exponents, energy, small)

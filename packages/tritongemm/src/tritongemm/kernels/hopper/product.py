@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from tritongemm.kernels.hopper.consumers import consume
 from tritongemm.kernels.hopper.cutting import Cutting
@@ -128,6 +129,11 @@ def product_kernel(
             PIECES: See `Cutting`; anything if PIECES is 0.
         cutters: Programs that cut rows of A, those with the lowest numbers.
     """
+    if PIECES > 0:
+        # What was launched before may still be at work. Programs that cut tell the next kernel by their end.
+        gdc_wait()
+        if gl.program_id(0) >= cutters:
+            gdc_launch_dependents()
     if TRANSPOSED:
         rows = gl.cdiv(N, BLOCK_M)
         columns = gl.cdiv(M, BLOCK_N)

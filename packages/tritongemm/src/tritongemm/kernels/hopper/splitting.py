@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 KINDS = {"fp16": 2, "int8": 3, "bf16": 3}
 """Kinds of parts, and how many of them."""
@@ -194,15 +195,27 @@ def split_rows_kernel(
     stride_r,
     stride_k,
     gate_ptr,
+    ready_ptr,
+    tiles,
     KIND: tl.constexpr,
     BLOCK: tl.constexpr,
     RESIDENT: tl.constexpr,
     GATED: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):
     """One row per program. RESIDENT: BLOCK holds a whole row, which is read once; otherwise it is read twice.
 
     GATED: nothing is done if gate_ptr holds 0, the verdict that the product stands already.
+
+    AHEAD: The kernel before and the one after may run at the same time, see `emulated`. The last program ends after the
+    kernel before.
+
+    Counters at ready_ptr, at most as many as programs, are set to zero.
     """
+    if AHEAD:
+        gdc_launch_dependents()
+    if tl.program_id(0) < tiles:
+        tl.store(ready_ptr + tl.program_id(0), 0)
     if GATED:
         if tl.load(gate_ptr) == 0:
             return
@@ -248,6 +261,9 @@ def split_rows_kernel(
     elif KIND == "fp16":
         smalls += facts.to(tl.int32)
     tl.store(small_ptr + row, smalls)
+    if AHEAD:
+        if tl.program_id(0) == tl.num_programs(0) - 1:
+            gdc_wait()
 
 
 @triton.jit
@@ -328,15 +344,18 @@ def split_columns(
 def split_columns_kernel(
     x_ptr, largest_ptr, done_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, R, K, pitch, part, stride_r,
     stride_k, behind, gate_ptr, KIND: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr,
-    BLOCKS: tl.constexpr, BESIDE: tl.constexpr, GATED: tl.constexpr,
+    BLOCKS: tl.constexpr, BESIDE: tl.constexpr, GATED: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     """Cuts rows that lie side by side, reading them from memory once.
 
     A strip of BESIDE·BLOCKS·BLOCK_R rows passes the cache twice: first for the rows' largest numbers, then to be cut.
     Programs come in rounds, one program per cell of a strip: one that looks at strip i, then one that cuts strip
     i - behind, by then still in the cache. These wait until all of the strip has been looked at; programs start in
-    the order of their numbers, so that those waited for have started.
+    the order of their numbers, so that those waited for have started. AHEAD: as in `split_rows_kernel`, for the kernel
+    after.
     """
+    if AHEAD:
+        gdc_launch_dependents()
     if GATED:
         if tl.load(gate_ptr) == 0:
             return
