@@ -275,3 +275,32 @@ def test_recorded_accuracy_is_computed_again():
     assert module.measure("normal", 64) == want
     for row in rows:
         assert row["auto"]["rms"] <= 1.1 * row["ieee"]["rms"], row
+
+
+@compiler
+@pytest.mark.parametrize("mode", ["fp16x3", "int8x6", "bf16x6"])
+def test_programs_that_cut_rows_are_those_without_tiles(mode):
+    """Over many shapes: as many rounds of tiles as without them, whole tiles cut before, an even share of the rest."""
+    needs_gluon()
+    from tritongemm.kernels.hopper.emulated import EMULATIONS, share_of
+
+    plan = EMULATIONS[mode]
+    shape, rng = plan.shape, np.random.default_rng(0)
+    shared = 0
+    for M, K, N in [(8192, 6144, 4096), *rng.integers(1, 12000, (400, 3)).tolist()]:
+        share = share_of(M, K // 16 * 16, N, plan.kind, shape, 132)
+        if share is None:
+            continue
+        shared += 1
+        tiles = -(-M // shape.block_m) * -(-N // shape.block_n)
+        programs = 132 // shape.ctas
+        assert -(-tiles // (programs - share.programs)) == -(-tiles // programs)
+        assert share.programs > 0
+        assert share.first % shape.block_m == 0
+        # The first round reaches rows that nobody could have cut in time.
+        reached = -(-(programs - share.programs) // -(-N // shape.block_n))
+        assert reached * shape.block_m <= share.first < M
+    assert shared > 100
+    assert share_of(8192, 6144, 4096, plan.kind, shape, 128 // shape.ctas * shape.ctas) is None, "no program is idle"
+    assert share_of(8192, 6150, 4096, plan.kind, shape, 132) is None, "rows of no whole pieces of 64 bytes"
+    assert share_of(8192, 8208, 4096, plan.kind, shape, 132) is None, "rows that no warpgroup can hold"

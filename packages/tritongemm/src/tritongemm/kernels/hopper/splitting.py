@@ -267,7 +267,10 @@ def split_rows_kernel(
 
 
 @triton.jit
-def column_facts(x_ptr, largest_ptr, small_ptr, r, k, R, K, stride_r, stride_k, KIND: tl.constexpr, TALL: tl.constexpr):
+def column_facts(
+    x_ptr, largest_ptr, small_ptr, r, k, R, K, stride_r, stride_k, KIND: tl.constexpr, TALL: tl.constexpr,
+    STAYS: tl.constexpr,
+):  # fmt: skip
     """The largest finite magnitude of rows r that lie side by side, and whether they hold others, from TALL times k.
 
     Both arrays begin as zeros; magnitudes are compared as the integers that their bits are.
@@ -276,7 +279,8 @@ def column_facts(x_ptr, largest_ptr, small_ptr, r, k, R, K, stride_r, stride_k, 
     found = tl.zeros((k.shape[0], r.shape[0]), tl.float32)
     for _ in tl.static_range(TALL):
         at = x_ptr + k.to(tl.int64)[:, None] * stride_k + r.to(tl.int64)[None, :] * stride_r
-        x, mark = finite_part(tl.load(at, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0), KIND)
+        raw = tl.load(at, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0, eviction_policy=STAYS)
+        x, mark = finite_part(raw, KIND)
         running = tl.maximum(running, tl.abs(x))
         found += mark
         k += k.shape[0]
@@ -286,16 +290,16 @@ def column_facts(x_ptr, largest_ptr, small_ptr, r, k, R, K, stride_r, stride_k, 
 
 
 @triton.jit
-def beside(x_ptr, r, k, R, K, stride_r, stride_k):
+def beside(x_ptr, r, k, R, K, stride_r, stride_k, GOES: tl.constexpr):
     """The numbers k of rows r that lie side by side, transposed."""
     at = x_ptr + k.to(tl.int64)[:, None] * stride_k + r.to(tl.int64)[None, :] * stride_r
-    return tl.trans(tl.load(at, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0))
+    return tl.trans(tl.load(at, mask=(k < K)[:, None] & (r < R)[None, :], other=0.0, eviction_policy=GOES))
 
 
 @triton.jit
 def split_columns(
     x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, r, deep, R, K, pitch, part, stride_r,
-    stride_k, BLOCK_K: tl.constexpr, KIND: tl.constexpr,
+    stride_k, BLOCK_K: tl.constexpr, KIND: tl.constexpr, GOES: tl.constexpr,
 ):  # fmt: skip
     """Cuts BLOCK_K numbers from `deep` on of rows r that lie side by side, transposing them on the way.
 
@@ -316,14 +320,14 @@ def split_columns(
     k = words * WORD
     if KIND == "int8":
         # Four tiles of every fourth k: a thread has the four digits of a word, and words are what is transposed.
-        x0, _ = finite_part(beside(x_ptr, r, k, R, K, stride_r, stride_k), KIND)
-        x1, _ = finite_part(beside(x_ptr, r, k + 1, R, K, stride_r, stride_k), KIND)
-        x2, _ = finite_part(beside(x_ptr, r, k + 2, R, K, stride_r, stride_k), KIND)
-        x3, _ = finite_part(beside(x_ptr, r, k + 3, R, K, stride_r, stride_k), KIND)
+        x0, _ = finite_part(beside(x_ptr, r, k, R, K, stride_r, stride_k, GOES), KIND)
+        x1, _ = finite_part(beside(x_ptr, r, k + 1, R, K, stride_r, stride_k, GOES), KIND)
+        x2, _ = finite_part(beside(x_ptr, r, k + 2, R, K, stride_r, stride_k, GOES), KIND)
+        x3, _ = finite_part(beside(x_ptr, r, k + 3, R, K, stride_r, stride_k, GOES), KIND)
         squares = store_digits(x0, x1, x2, x3, shift[:, None], at, part, live)
         tl.atomic_add(energy_ptr + r, tl.sum(squares, 1).to(tl.int64), mask=r < R, sem="relaxed")
     else:
-        x, mark = finite_part(beside(x_ptr, r, k, R, K, stride_r, stride_k), KIND)
+        x, mark = finite_part(beside(x_ptr, r, k, R, K, stride_r, stride_k, GOES), KIND)
         small = store_parts(x, shift[:, None], at, part, live, KIND)
     if KIND == "bf16":
         flags = flag_of(tl.sum(mark, 1))
@@ -345,6 +349,7 @@ def split_columns_kernel(
     x_ptr, largest_ptr, done_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, R, K, pitch, part, stride_r,
     stride_k, behind, gate_ptr, KIND: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr,
     BLOCKS: tl.constexpr, BESIDE: tl.constexpr, GATED: tl.constexpr, AHEAD: tl.constexpr,
+    STAYS: tl.constexpr = "", GOES: tl.constexpr = "",
 ):  # fmt: skip
     """Cuts rows that lie side by side, reading them from memory once.
 
@@ -376,7 +381,7 @@ def split_columns_kernel(
     if looks:
         wide = row + tl.arange(0, WIDE)
         shallow = deep + tl.arange(0, BLOCK_K // 4)
-        column_facts(x_ptr, largest_ptr, small_ptr, wide, shallow, R, K, stride_r, stride_k, KIND, 4)
+        column_facts(x_ptr, largest_ptr, small_ptr, wide, shallow, R, K, stride_r, stride_k, KIND, 4, STAYS)
         tl.debug_barrier()
         tl.atomic_add(done_ptr + row // WIDE, 1, sem="release")
     else:
@@ -387,5 +392,5 @@ def split_columns_kernel(
             r = row + block * BLOCK_R + tl.arange(0, BLOCK_R)
             split_columns(
                 x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, r, deep, R, K, pitch, part,
-                stride_r, stride_k, BLOCK_K, KIND,
+                stride_r, stride_k, BLOCK_K, KIND, GOES,
             )  # fmt: skip
