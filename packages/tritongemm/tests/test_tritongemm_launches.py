@@ -5,6 +5,7 @@ addresses.
 """
 
 import inspect
+import threading
 import types
 
 import pytest
@@ -399,3 +400,22 @@ def test_public_calls_look_into_the_table_with_all_their_settings(quick, monkeyp
     assert len(set(seen)) == len(calls)
     tritongemm.bmm(a[None], b[None])
     assert seen[-1] not in seen[:-1]
+
+
+# ------------------------------------------------------------------------------------------------------ compiled ahead
+def test_what_is_compiled_ahead_is_not_launched(tensors):
+    kernel, warmed = Kernel(), []
+    kernel.warmup = lambda *arguments, grid, **constants: warmed.append((grid, arguments, constants))
+    elsewhere = []
+    with launches.compiling_ahead():
+        launches.launch(kernel, (2,), *tensors, 5, 7, BLOCK=32)
+        thread = threading.Thread(target=lambda: elsewhere.append(launches.launch(kernel, (3,), *tensors, 5, 7)))
+        thread.start()
+        thread.join()
+    assert warmed == [((2,), (*tensors, 5, 7), {"BLOCK": 32})]
+    assert [grid for grid, _, _ in kernel.direct] == [(3,)], "another thread launches as ever"
+    with pytest.raises(ZeroDivisionError), launches.compiling_ahead():
+        raise ZeroDivisionError
+    launches.launch(kernel, (4,), *tensors, 5, 7)
+    assert len(warmed) == 1
+    assert kernel.direct[-1][0] == (4,)

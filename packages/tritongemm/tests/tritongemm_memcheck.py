@@ -11,11 +11,9 @@ checker's time goes into what it checks. Kernels are found in the table of candi
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -81,35 +79,13 @@ def by_every_kernel(mode: modes.Mode, dtype: str, shape: tuple[int, int, int]) -
             )
 
 
-def compile_all() -> int:
-    """Compiles the kernels of all products on all cores, launching none.
-
-    Returns:
-        How many launches there would have been.
-    """
-    from triton.runtime._async_compile import AsyncCompileMode
-
-    count = 0
-
-    def warm(kernel, grid, *arguments, **constants):
-        nonlocal count
-        count += 1
-        kernel.warmup(*arguments, grid=grid, **constants)
-
-    real, launches.launch = launches.launch, warm
-    try:
-        with ThreadPoolExecutor(os.cpu_count()) as pool, AsyncCompileMode(pool):
-            for _, compute in products():
-                compute()
-    finally:
-        launches.launch = real
-    return count
-
-
 def main() -> None:
     started = time.monotonic()
     if "--compile" in sys.argv:
-        print(f"{compile_all()} launches compiled in {time.monotonic() - started:.1f} s", flush=True)
+        with launches.compiling_ahead():
+            for _, compute in products():
+                compute()
+        print(f"compiled in {time.monotonic() - started:.1f} s", flush=True)
         return
     count = 0
     for name, compute in products():

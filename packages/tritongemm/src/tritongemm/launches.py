@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -326,6 +328,9 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
         *arguments: Its first arguments, in the order of its signature.
         **constants: The others by name, and the compiler's options.
     """
+    if getattr(_recording, "ahead", False):
+        kernel.warmup(*arguments, grid=grid, **constants)
+        return
     compiled = kernel[grid](*arguments, **constants)
     current = getattr(_recording, "current", None)
     if current is None:
@@ -338,3 +343,26 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
     values = tuple(given.get(name, parameter.default) for name, parameter in parameters.items())
     constant = tuple(bool(parameter.is_constexpr) for parameter in kernel.params)
     current.launches.append((compiled, tuple(grid), values, constant))
+
+
+@contextlib.contextmanager
+def compiling_ahead() -> Iterator[None]:
+    """Launches of this thread inside the block are not made; their kernels are compiled on all cores.
+
+    The next launch of each finds it compiled. What cannot be compiled says so then. Triton's compiler gives way to
+    other threads while LLVM and ptxas work, which is most of the time.
+    """
+    try:
+        from triton.runtime._async_compile import AsyncCompileMode
+    except ImportError:  # another Triton: everything is compiled when it is launched
+        AsyncCompileMode = None
+    before = getattr(_recording, "ahead", False)
+    _recording.ahead = True
+    try:
+        if AsyncCompileMode is None:
+            yield
+        else:
+            with ThreadPoolExecutor(os.cpu_count()) as pool, AsyncCompileMode(pool, ignore_errors=True):
+                yield
+    finally:
+        _recording.ahead = before

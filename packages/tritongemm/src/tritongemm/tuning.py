@@ -11,6 +11,7 @@ Triton and this package.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import statistics
 import sys
@@ -209,13 +210,18 @@ def search(
         if starts is None:
             starts = [one.configure(scratch) for one in CANDIDATES if one.supports(scratch, None)]
         starts = list(starts)
+        _compile_ahead(scratch, promised, starts)
         for i, start in enumerate(starts):
+            if time.monotonic() > end:
+                break
             here = tried(start)
             if here.seconds is None:
                 continue
             for step in range(steps):
                 share = (i + step / steps) / len(starts)
                 around = []
+                if time.monotonic() < end:
+                    _compile_ahead(scratch, promised, (c for c in neighbours(here.config) if c not in trials))
                 for config in neighbours(here.config):
                     if time.monotonic() > end:
                         break
@@ -252,6 +258,22 @@ def _tried(operands: Any, candidate: Any, config: Config, promised: str, referen
         return Trial(config, timer(lambda: candidate.run(operands, config)))
     except Exception as error:  # too much shared memory, too many registers, a compiler that gives up
         return Trial(config, None, f"does not run: {one_line(error)}")
+
+
+def _compile_ahead(operands: Any, promised: str, configs: Iterable[Config]) -> None:
+    """Compiles the kernels of configurations on all cores, those that would be tried."""
+    from tritongemm import launches
+    from tritongemm.dispatch import candidate_named
+
+    if not is_cuda(operands.a):
+        return
+    with launches.compiling_ahead():
+        for config in configs:
+            candidate = candidate_named(config.kernel)
+            # What does not run is told when it is tried.
+            with contextlib.suppress(Exception):
+                if candidate.supports(operands, config) and candidate.bits(operands, config) == promised:
+                    candidate.run(operands, config)
 
 
 def _apart(operands: Any) -> Any:
