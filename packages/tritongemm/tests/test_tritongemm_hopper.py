@@ -76,6 +76,13 @@ CASES = {
     ),
     "fp16x3": ("promoted_parts", "fp16", "fp32", "HGMMA", (128, 128, 64, 3, 2, 2, 1), {"SCALED": True, "GATED": True}),
     "int8x6": ("integers", "i8", "fp32", "IGMMA", (256, 128, 64, 4, 3, 2, 2), {"SCALED": True, "GATED": True}),
+    "fp16x3, cutting": (
+        "promoted_parts", "fp16", "fp32", "HGMMA", (128, 128, 64, 3, 2, 2, 1),
+        {"SCALED": True, "KIND": "fp16", "PIECES": 4},
+    ),
+    "int8x6, cutting": (
+        "integers", "i8", "fp32", "IGMMA", (256, 128, 64, 4, 3, 2, 2), {"SCALED": True, "KIND": "int8", "PIECES": 8}
+    ),
     "ragged": ("promoted_parts", "fp16", "fp32", "HGMMA", (128, 128, 64, 3, 2, 2, 1), {"SCALED": True, "TMA": False}),
 }  # fmt: skip
 
