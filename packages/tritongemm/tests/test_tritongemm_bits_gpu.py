@@ -104,7 +104,7 @@ def test_the_epilogue_has_the_bits_of_its_evaluation(activation):
         np.testing.assert_array_equal(bits(gpu), bits(cpu), err_msg=str(sorted(setting)))
 
 
-def testresult_ofs_in_narrow_types_are_rounded_once():
+def test_results_in_narrow_types_are_rounded_once():
     a, b = operands("wide", (40, 100, 30), "bf16")
     for out in ("fp32", "bf16", "fp16"):
         gpu = dispatch.product(tensor(a, "bf16"), tensor(b, "bf16"), out_dtype=out)

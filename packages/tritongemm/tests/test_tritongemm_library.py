@@ -404,6 +404,31 @@ def test_subclasses_see_the_operator():
     assert any("tritongemm.product" in name for name in seen)
 
 
+def test_operators_refuse_what_is_no_configuration(compiled):
+    a, b = random(3, 4), random(4, 5)
+    for config in ("tun", "{}", '{"kernel": "blocked", "tiles": 3}', "[1]"):
+        with pytest.raises(UsageError, match=r"^config: "):
+            OPERATOR(*arguments(a, b)[:-1], config)
+    config = tritongemm.Config(kernel="blocked", block_m=16, block_n=16, block_k=16)
+    want = tritongemm.mm(a, b)
+    assert same_bits(compiled(lambda x, y: tritongemm.mm(x, y, config=config))(a, b), want)
+    assert same_bits(compiled(lambda x, y: tritongemm.mm(x, y, config="tune"))(a, b), want)
+
+
+def test_configurations_survive_the_way_through_an_operator():
+    from dataclasses import fields
+
+    from tritongemm import library
+
+    numbers = {field.name: 16 * 2**i for i, field in enumerate(fields(tritongemm.Config)) if field.name != "kernel"}
+    config = tritongemm.Config(kernel="blocked", **numbers)
+    assert library.read(library.written(config)) == config
+    assert library.read(library.written("tune")) == "tune"
+    assert library.read(library.written(None)) is None
+    with pytest.raises(UsageError, match=r"config: .* given 3"):
+        library.written(3)
+
+
 # -------------------------------------------------------------------------------------------------------- torch's words
 def words_of(call):
     with pytest.raises(RuntimeError) as caught:

@@ -8,6 +8,7 @@ such as "fma-chain"); the tuner compares and exchanges configurations within one
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
@@ -55,6 +56,14 @@ class Config:
             size = getattr(self, name)
             if not _whole(size) or size < 1:
                 raise UsageError(f"{name}: a whole number from 1 on, given {size!r}.")
+        # Written here, since torch.compile follows neither the json module nor numbers into a text.
+        object.__setattr__(self, "_text", json.dumps(self.as_dict(), sort_keys=True))
+
+    @property
+    def text(self) -> str:
+        """The settings as JSON."""
+        text: str = self._text  # type: ignore[attr-defined]
+        return text
 
     @property
     def blocks(self) -> dict[str, int]:

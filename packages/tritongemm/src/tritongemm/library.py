@@ -51,13 +51,31 @@ SCALED = "tritongemm::scaled_product"
 
 
 def written(config: Config | str | None) -> str | None:
-    """A configuration as the operators take it: JSON, or "tune"."""
-    return config if config is None or isinstance(config, str) else json.dumps(config.as_dict(), sort_keys=True)
+    """A configuration as the operators take it: JSON, or "tune".
+
+    Raises:
+        UsageError: It is no configuration.
+    """
+    if isinstance(config, Config):
+        return config.text
+    if config is None or isinstance(config, str):
+        return config
+    raise UsageError(f'config: a tritongemm.Config, "tune" or None, given {config!r}.')
 
 
 def read(config: str | None) -> Config | str | None:
-    """The configuration that `written` wrote."""
-    return config if config is None or config == "tune" else Config.from_dict(json.loads(config))
+    """The configuration that `written` wrote.
+
+    Raises:
+        UsageError: It did not write this.
+    """
+    if config is None or config == "tune":
+        return config
+    try:
+        settings = json.loads(config)
+    except ValueError:
+        raise UsageError(f'config: a configuration as JSON, or "tune", given {config!r}.') from None
+    return Config.from_dict(settings)
 
 
 def product(
