@@ -137,7 +137,7 @@ class Share:
 
 
 # Whether kernels of one product are launched before those before them end, where rows are cut during the product.
-_AHEAD = False
+_AHEAD = True
 
 # Measured on an H200, per multiprocessor and clock: numbers that it cuts into parts of a kind while others multiply,
 # and products of fp32 numbers by way of parts.
