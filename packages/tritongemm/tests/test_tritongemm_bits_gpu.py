@@ -165,3 +165,40 @@ def test_tensor_core_modes_have_the_bits_of_cublas_where_that_does_not_split_k(d
     fast = mode == "fast"
     want = torch._scaled_mm(x, y, scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=fast)
     assert torch.equal(dispatch.product(x, y, mode=mode, out_dtype="fp32"), want)
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+def test_tf32_even_has_the_bits_of_cublas_where_that_does_not_split_k(layout):
+    """The library rounds ties to even; the other modes of tf32 differ from it in every tenth output and more."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    x, y = (torch.randn(shape, generator=generator, device="cuda") for shape in ((2048, 4096), (4096, 2048)))
+    x = x.t().contiguous().t() if layout[0] == "t" else x
+    y = y.t().contiguous().t() if layout[1] == "t" else y
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        want = torch.matmul(x, y)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    assert torch.equal(dispatch.product(x, y, mode="tf32_even"), want)
+    for mode in ("tf32", "tf32_rounded"):
+        assert (dispatch.product(x, y, mode=mode) != want).float().mean() > 0.1
+
+
+def test_tf32_even_rounds_every_kind_of_number_as_cublas_does():
+    """Ties and their neighbours, the largest numbers, subnormals, infinities, and NaN that only low bits tell."""
+    kinds = [
+        np.arange(0x3F800FFE, 0x3F840000, 0x0FFF), np.arange(0x7F7FE000, 0x7F800002, 63), np.arange(0, 0x10000, 1023),
+        [0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFF800001, 0x80000001, 0x3000, 0x807FFFFF, 0x7FFFFFFF],
+    ]  # fmt: skip
+    patterns = np.concatenate([np.asarray(kind, np.uint32) for kind in kinds])
+    x = torch.zeros((-(-patterns.size // 64) * 64, 64), device="cuda")
+    x[: patterns.size, 0] = torch.from_numpy(patterns.view(np.float32)).cuda()
+    y = torch.zeros((64, 64), device="cuda")
+    y[0] = 1
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        want = torch.matmul(x, y)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+    np.testing.assert_array_equal(bits(dispatch.product(x, y, mode="tf32_even")), bits(want))

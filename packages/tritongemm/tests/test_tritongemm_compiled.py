@@ -48,6 +48,7 @@ MODES = [
     ("ieee", "bf16", r"wgmma\.mma_async\S*k16\.f32\.bf16"),
     pytest.param("tf32", "fp32", r"wgmma\.mma_async\S*k8\.f32\.tf32", marks=pytest.mark.exhaustive),
     ("tf32_rounded", "fp32", r"cvt\.rna\.tf32\.f32"),
+    ("tf32_even", "fp32", r"wgmma\.mma_async\S*k8\.f32\.tf32"),
     pytest.param("tf32x3", "fp32", r"wgmma\.mma_async\S*k8\.f32\.tf32", marks=pytest.mark.exhaustive),
     pytest.param("bf16x3", "fp32", r"wgmma\.mma_async\S*k16\.f32\.bf16", marks=pytest.mark.exhaustive),
     ("bf16x6", "fp32", r"wgmma\.mma_async\S*k16\.f32\.bf16"),

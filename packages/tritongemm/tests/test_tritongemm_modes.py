@@ -49,7 +49,17 @@ def test_every_name_of_the_table_is_its_modes():
 
 def test_modes_name_the_operands_they_take():
     assert modes.get("ieee").operands == ("fp32", "fp16", "bf16", "fp64", "fp8e4m3fn", "fp8e5m2")
-    for name in ("tf32", "tf32_rounded", "tf32x3", "bf16x3", "bf16x6", "bf16x6_chained", "fp16x3", "int8x6"):
+    for name in (
+        "tf32",
+        "tf32_rounded",
+        "tf32_even",
+        "tf32x3",
+        "bf16x3",
+        "bf16x6",
+        "bf16x6_chained",
+        "fp16x3",
+        "int8x6",
+    ):
         assert modes.get(name).operands == ("fp32",)
     for name in ("fast", "promote32", "promote64", "promote128"):
         assert modes.get(name).operands == ("fp8e4m3fn", "fp8e5m2")
@@ -93,7 +103,9 @@ def test_a_prediction_is_close_to_the_exact_product(mode, dtype):
     error = np.abs(c - golden)
     assert (error <= promise.bound(magnitude, np.abs(a).max(1), np.abs(b).max(0))).all()
     assert (error <= promise.probabilistic * magnitude + 1e-30).all()
-    expected = {"tf32": 2e-4, "tf32_rounded": 5e-5, "bf16x3": 3e-6}.get(mode, 2e-4 if "fp8" in dtype else 1e-6)
+    expected = {"tf32": 2e-4, "tf32_rounded": 5e-5, "tf32_even": 5e-5, "bf16x3": 3e-6}.get(
+        mode, 2e-4 if "fp8" in dtype else 1e-6
+    )
     assert np.sqrt(np.mean((error / magnitude) ** 2)) < expected
 
 
@@ -157,11 +169,32 @@ def test_operands_of_mixed_fp8_types_are_multiplied():
     assert (np.abs(c - golden) <= 2.0**-10 * magnitude).all()
 
 
-def test_tf32_cuts_and_tf32_rounded_rounds():
-    """1 + 3·2^-12 lies nearer to 1 + 2^-10 than to 1: cut it is 1, rounded it is not."""
-    x = np.array([[1 + 3 * 2.0**-12]], np.float32)
-    assert modes.get("tf32").predict(x, np.ones((1, 1), np.float32))[0, 0] == 1
-    assert modes.get("tf32_rounded").predict(x, np.ones((1, 1), np.float32))[0, 0] == 1 + 2.0**-10
+def test_tf32_cuts_and_the_others_round():
+    """1 + 3·2^-12 lies nearer to 1 + 2^-10 than to 1: cut it is 1, rounded it is not. 1 + 2^-11 lies between them."""
+    one = np.ones((1, 1), np.float32)
+    for x, cut, away, even in ((1 + 3 * 2.0**-12, 1, 1 + 2.0**-10, 1 + 2.0**-10), (1 + 2.0**-11, 1, 1 + 2.0**-10, 1)):
+        operand = np.array([[x]], np.float32)
+        for mode, want in (("tf32", cut), ("tf32_rounded", away), ("tf32_even", even)):
+            assert modes.get(mode).predict(operand, one)[0, 0] == want, mode
+
+
+@given(st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), min_size=1, max_size=30))
+def test_to_tf32_even_is_the_rounding_of_the_format(values):
+    """Against numfmt's rounding, an algorithm of its own."""
+    x = np.array(values, np.float32)
+    finite = np.isfinite(x)
+    np.testing.assert_array_equal(bits(modes.to_tf32_even(x)[finite]), bits(numfmt.TF32.round(x[finite]).astype("f")))
+    np.testing.assert_array_equal(bits(modes.to_tf32_even(x)[~finite]), bits(x[~finite]))
+
+
+def test_to_tf32_even_at_every_tie():
+    """All ties of one binade, both neighbours of each, and the largest numbers."""
+    ties = np.arange(0x3F801000, 0x40000000, 0x2000, dtype=np.uint32)
+    for near in (ties - 1, ties, ties + 1, np.arange(0x7F7FE000, 0x7F800000, dtype=np.uint32)):
+        x = near.view(np.float32)
+        with np.errstate(over="ignore"):
+            want = numfmt.TF32.round(x).astype(np.float32)
+        np.testing.assert_array_equal(bits(modes.to_tf32_even(x)), bits(want))
 
 
 @given(st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), min_size=1, max_size=30))
@@ -201,7 +234,7 @@ def test_every_nan_is_the_canonical_one_and_zeros_are_positive():
         assert bits(c).tolist() == [[0x7FFFFFFF], [0]], mode
 
 
-@pytest.mark.parametrize("mode", ["ieee", "tf32", "tf32_rounded", "tf32x3", "bf16x3", "bf16x6"])
+@pytest.mark.parametrize("mode", ["ieee", "tf32", "tf32_rounded", "tf32_even", "tf32x3", "bf16x3", "bf16x6"])
 def test_infinities_come_out_as_in_fp32(mode):
     a = np.array([[np.inf, 2.5], [3, np.inf], [-np.inf, np.inf], [np.inf, 0]], np.float32)
     b = np.array([[1.37, 0, 0.1], [2.91, 7, -5]], np.float32)
@@ -330,6 +363,7 @@ def test_cut_operands_err_to_one_side_and_rounded_ones_to_both():
 
     assert bias("tf32") < -0.5
     assert abs(bias("tf32_rounded")) < 0.1
+    assert abs(bias("tf32_even")) < 0.1
 
 
 def test_modes_describe_themselves():

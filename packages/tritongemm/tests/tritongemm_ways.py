@@ -131,6 +131,7 @@ TILES = [
 
 KERNELS = [
     *[plain(mode, "fp32", _config("persistent", 64, 64, 32), EVEN) for mode in ("ieee", "tf32", "tf32_rounded")],
+    plain("tf32_even", "fp32", _config("persistent", 64, 64, 32), EVEN),
     *[plain(mode, "fp32", _config("persistent", 64, 64, 32), EVEN) for mode in ("tf32x3", "bf16x3", "bf16x6")],
     *[plain("ieee", d, _config("persistent", 128, 64, 64), EVEN, columns=c) for d in ("fp16", "bf16") for c in (0, 1)],
     *[plain(m, "fp8e4m3fn", _config("persistent", 64, 64, 128), EVEN) for m in ("ieee", "fast", "promote32")],

@@ -11,7 +11,7 @@ result's type (`tritongemm.kernels.epilogue`). Zero sums are +0.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -41,7 +41,7 @@ class Dot:
     Attributes:
         input_precision: `tl.dot`'s argument of that name; "ieee" where the operands are no fp32 numbers.
         imprecise: `max_num_imprecise_acc`, or None.
-        prepare: What is done to loaded fp32 operands: "" (nothing) or "tf32" (rounded to nearest, ties away).
+        prepare: What is done to loaded fp32 operands: "" (nothing) or a name of `ROUNDINGS`.
         chained_parts: Number of bf16 parts that operands are split into by the kernel itself, their products all
             chained through the accumulator; 0 for none.
         block_k: Products per `tl.dot` where the bits depend on it; None where they do not.
@@ -114,8 +114,8 @@ class OnUnit:
         """See `Arithmetic`."""
         if a.shape[1] == 0:
             return np.zeros((a.shape[0], b.shape[1]), np.float32)
-        if self.dot.prepare == "tf32":
-            a, b = to_tf32(a), to_tf32(b)
+        if self.dot.prepare:
+            a, b = ROUNDINGS[self.dot.prepare](a), ROUNDINGS[self.dot.prepare](b)
         keys = (_UNIT_KEYS[types[0]], _UNIT_KEYS[types[1]]) if self.inputs is None else (self.inputs, self.inputs)
         # A schedule of tl.dot chooses among the architecture's instructions.
         unit = HOPPER if self.inputs != "fp32" else "hopper"
@@ -312,6 +312,15 @@ def to_tf32(x: Array) -> Array:
     return np.where(np.isfinite(x), ((bits + half) & mask).view(np.float32), x)
 
 
+def to_tf32_even(x: Array) -> Array:
+    """To the nearest tf32 number, ties to even, as cuBLAS and the copy engine round; infinities and NaN are kept."""
+    return np.where(np.isfinite(x), _nearest_even(x, _TF32_DROPPED), x)
+
+
+ROUNDINGS: dict[str, Callable[[Array], Array]] = {"tf32": to_tf32, "tf32_even": to_tf32_even}
+"""What fp32 operands are rounded to before the tensor core sees them, by the name that kernels know it by."""
+
+
 def bf16_parts(x: Array) -> list[Array]:
     """high = bf16(x), middle = bf16(x - high), low = bf16((x - high) - middle), to nearest even, as float32 values."""
     parts, rest = [], np.asarray(x, np.float32)
@@ -323,10 +332,15 @@ def bf16_parts(x: Array) -> list[Array]:
 
 
 def _bf16(x: Array) -> Array:
-    bits = np.ascontiguousarray(x).view(np.uint32)
-    tie = (bits >> np.uint32(_BF16_DROPPED)) & np.uint32(1)
-    rounded_bits = (bits + (np.uint32((1 << (_BF16_DROPPED - 1)) - 1) + tie)) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(x), x, rounded_bits.view(np.float32))
+    return np.where(np.isnan(x), x, _nearest_even(x, _BF16_DROPPED))
+
+
+def _nearest_even(x: Array, dropped: int) -> Array:
+    """fp32 numbers without their last so many bits, rounded to nearest, ties to even."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    tie = (bits >> np.uint32(dropped)) & np.uint32(1)
+    rounded = (bits + (np.uint32((1 << (dropped - 1)) - 1) + tie)) & np.uint32(0xFFFFFFFF << dropped & 0xFFFFFFFF)
+    return rounded.view(np.float32)
 
 
 # ------------------------------------------------------------------------------------------------------------ the table
@@ -391,6 +405,12 @@ MODES: dict[str, Mode] = _table(
         "fp32 operands rounded to the nearest tf32 number (11 bits, ties away from zero): errs as much as "
         "cuBLAS's tf32, whose ties go to even.",
         _tf32("tf32", "tf32_rounded"),
+    ),
+    Mode(
+        "tf32_even",
+        "fp32 operands rounded to the nearest tf32 number, ties to even: the bits of cuBLAS's tf32, where that does "
+        "not split k.",
+        _tf32("tf32_even", "tf32_rounded"),
     ),
     Mode("tf32x3", "fp32 operands in two tf32 parts, three products, their sums added up in fp32.", _split("tf32x3")),
     Mode("bf16x3", "fp32 operands in two bf16 parts, three products, their sums added up in fp32.", _split("bf16x3")),

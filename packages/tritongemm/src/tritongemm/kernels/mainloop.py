@@ -17,6 +17,18 @@ def nearest_tf32(x):
 
 
 @triton.jit
+def even_tf32(x):
+    """fp32 numbers rounded to tf32, to nearest, ties to even.
+
+    By integers: the instruction (cvt.rn.tf32.f32) is one of compute capability 9.0 and newer. NaN becomes the one whose
+    bits are all ones: what the tensor core cuts off may be all that tells a NaN from an infinity.
+    """
+    bits = x.to(tl.uint32, bitcast=True)
+    rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & 0xFFFFE000
+    return tl.where(x == x, rounded, 0x7FFFFFFF).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def bf16_part(x):
     """The nearest bf16 number, and what is left, as fp32."""
     part = x.to(tl.bfloat16)
@@ -43,8 +55,8 @@ def multiply(
 ):
     """total + a b in a mode's arithmetic.
 
-    INPUT_PRECISION and IMPRECISE are `tl.dot`'s, PREPARE "tf32" rounds fp32 operands first, PARTS 3 multiplies three
-    bf16 parts of each, small products first, all chained through the accumulator.
+    INPUT_PRECISION and IMPRECISE are `tl.dot`'s, PREPARE "tf32" and "tf32_even" round fp32 operands first, PARTS 3
+    multiplies three bf16 parts of each, small products first, all chained through the accumulator.
     """
     if PARTS == 3:
         a0, rest_a = bf16_part(a)
@@ -63,6 +75,9 @@ def multiply(
         if PREPARE == "tf32":
             a = nearest_tf32(a)
             b = nearest_tf32(b)
+        elif PREPARE == "tf32_even":
+            a = even_tf32(a)
+            b = even_tf32(b)
         return tl.dot(
             a,
             b,
