@@ -250,22 +250,21 @@ class Graph:
     @classmethod
     def capture(cls, function: Callable[..., Any], sets: list[tuple[Any, Any]], ms: float) -> Graph:
         function(*sets[0])
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
-        start.record()
-        for _ in range(3):
-            function(*sets[-1])
-        end.record()
-        torch.cuda.synchronize()
-        calls = max(2, min(400, int(ms / max(start.elapsed_time(end) / 3, 1e-3))))
-        calls = -(-calls // len(sets)) * len(sets)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for i in range(calls):
-                function(*sets[i % len(sets)])
-        graph.replay()
-        torch.cuda.synchronize()
-        return cls(graph, calls)
+
+        def of(calls: int) -> Graph:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                for i in range(calls):
+                    function(*sets[i % len(sets)])
+            graph.replay()
+            torch.cuda.synchronize()
+            return cls(graph, calls)
+
+        # Not by eager calls: where the CPU takes longer than the GPU, a graph would hold few of them, and the time that
+        # it takes to start would be counted as theirs.
+        once = of(len(sets)).ms(Meter())[0]
+        calls = max(2, min(400, int(ms / max(once, 1e-3))))
+        return of(-(-calls // len(sets)) * len(sets))
 
     def ms(self, meter: Meter) -> tuple[float, tuple[int, int]]:
         """Milliseconds per call of one replay; clock (MHz) and power (W) while it ran."""
