@@ -232,9 +232,20 @@ def gpu_tests(session: nox.Session) -> None:
             local(NUMFMT, "[torch]"), local(FPSAN, "[triton,torch]"), local(GEMM, "[torch]"), local(LECTURES),
             *group("test"),
         )  # fmt: skip
+    workers = ["-n", str(GPU_WORKERS), "--dist", "worksteal"] if has_xdist(session) else []
     for path in PACKAGES[:3]:
         env = no_venv_path(session)
-        session.run("python", "-m", "pytest", f"{path}/tests", "-m", "gpu", *session.posargs, env=env)
+        session.run("python", "-m", "pytest", f"{path}/tests", "-m", "gpu", *workers, *session.posargs, env=env)
+
+
+#: Most of the time of GPU tests is Triton's compiler, on the CPU; every worker holds GPU memory of its own.
+GPU_WORKERS = max(1, min(8, (os.cpu_count() or 1) // 2))
+
+
+def has_xdist(session: nox.Session) -> bool:
+    """Whether the session's Python can share tests among processes; with `--no-venv` it may be any."""
+    code = "import importlib.util; print(importlib.util.find_spec('xdist') is not None)"
+    return str(session.run("python", "-c", code, silent=True)).strip() == "True"
 
 
 @nox.session(default=False)
