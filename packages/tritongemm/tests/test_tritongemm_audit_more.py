@@ -148,6 +148,34 @@ def test_split_k_is_found(parts, interleaved):
     assert f"{parts} {'interleaved' if interleaved else 'contiguous'} parts" in told(result)
 
 
+PARTS = {
+    "512x768x2000": (11, False, 8),
+    "100x100x777": (12, False, 4),
+    "300x200x500": (7, True, 8),
+    "2048x2048x1000": None,
+}
+
+
+@pytest.mark.parametrize("shape", PARTS)
+def test_orders_of_cublas_are_found_from_the_bits_of_an_h200(shape):
+    """cuBLAS's fp32 products are one serial chain, or chains of parts of K: split-K, by shape."""
+    M, N, K = map(int, shape.split("x"))
+    rng = np.random.default_rng([M, N, K])
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((M, K), (K, N)))
+    rows, columns = (np.sort(np.random.default_rng([7, n]).choice(n, 12, replace=False)) for n in (M, N))
+    with np.load(Path(__file__).parent / "data" / "h200_sgemm_orders.npz") as recorded:
+        codes = recorded[shape]
+    c = contestant(product, "A", "product", "product")
+    found = identify(c, a[rows], np.ascontiguousarray(b[:, columns]), codes, ("fp32", "fp32"))
+    assert found.agreed == found.outputs == 144
+    order = found.order
+    if PARTS[shape] is None:
+        assert order == SummationOrder.chain(pad=1)
+    else:
+        assert (order.parts, order.interleaved, order.grain) == PARTS[shape]
+        assert not order.tree
+
+
 def test_split_orders_are_what_they_say_and_within_their_bounds():
     a, b = draw(6, 7, 100, 1)
     parts = [a[:, :34] @ b[:34].astype(float), a[:, 34:68] @ b[34:68].astype(float), a[:, 68:] @ b[68:].astype(float)]

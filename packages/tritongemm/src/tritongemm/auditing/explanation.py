@@ -16,7 +16,7 @@ from typing import Any
 
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.devices import Array, codes_of
-from tritongemm.auditing.implied_orders import Order, mode_orders, split_orders, unit_orders
+from tritongemm.auditing.implied_orders import Order, library_split_orders, mode_orders, split_orders, unit_orders
 from tritongemm.errors import Unavailable, UsageError
 from tritongemm.orders import SummationOrder
 
@@ -75,6 +75,8 @@ def candidates(c: Contestant, operands: str = "fp32") -> list[Order]:
     named = [v for k, v in c.constants.items() if _PARTS.fullmatch(k) and isinstance(v, int) and v > 1]
     grains = steps[-1:] or [16, 32, 64, 128]  # Of a function nothing is known.
     orders += split_orders(list(dict.fromkeys([*named, 2, 3, 4, 8])), list(dict.fromkeys([*grains, 1])))
+    if c.function is not None and operands == "fp32":
+        orders += library_split_orders()
     return list(dict.fromkeys(orders))
 
 
