@@ -45,6 +45,7 @@ class Cutting:
         programs: How many programs cut.
         KIND: Kind of parts.
         PIECES: Pieces of a row; 0 if nothing is cut.
+        ALIGNED: Whether rows begin at multiples of 16 bytes and are as long as multiples of 64.
     """
 
     x: gl.tensor
@@ -62,6 +63,7 @@ class Cutting:
     programs: gl.tensor
     KIND: gl.constexpr
     PIECES: gl.constexpr
+    ALIGNED: gl.constexpr
 
     @gluon.jit
     def wait_for(self, tile_m, BM: gl.constexpr):
@@ -104,11 +106,14 @@ def cut_rows(cutting, group: gl.constexpr, GROUPS: gl.constexpr, BM: gl.constexp
         [1, 8], [1, 32], [1, 4], [1, 0], cga_layout=[[1, 0]] if gl.num_ctas() == 2 else []
     )
     KIND: gl.constexpr = cutting.KIND
-    # The launcher sees to it that these are such multiples.
-    K = cutting.K // 16 * 16
+    # The compiler does not know that these are such multiples, and would load and store numbers one by one.
     pitch = cutting.pitch // 32 * 32
     part = cutting.part // 32 * 32
-    stride = cutting.stride // 4 * 4
+    K = cutting.K
+    stride = cutting.stride
+    if cutting.ALIGNED:
+        K = K // 16 * 16
+        stride = stride // 4 * 4
     depth = gl.arange(0, _PIECE, gl.SliceLayout(0, LAYOUT))
     worker = gl.program_id(0) * GROUPS + group
     end = gl.where(gl.program_id(0) < cutting.programs, cutting.M, 0)

@@ -1,4 +1,4 @@
-"""fp32 products on matrix units, on the GPU: split, decide, multiply, rescue.
+"""fp32 products on matrix units, on the GPU: split, multiply, decide, rescue.
 
 **Summation order.** fp16x3: per 64 k one chain of small·big, big·small, big·big from zero on the tensor core,
 16 products per step; chains are added in ascending k in fp32, to nearest even. bf16x6: per 32 k one chain of
@@ -7,8 +7,22 @@ middle·middle, low·high, high·low, middle·high, high·middle, high·high, ad
 or the number of programs. The bounds are those of `tritongemm.emulation`.
 
 **What the numbers mean.** Three fp16 products cost three times the tensor core's time and nothing else: the fp32
-additions of one warpgroup hide behind the products of the other. Splitting reads an operand once (twice where its rows
-lie side by side, to find their largest number first) and writes four bytes per number, at the memory's speed.
+additions of one warpgroup hide behind the products of the other. Splitting reads an operand once (from the cache a
+second time where its rows lie side by side, after their largest numbers are found) and writes four bytes per number, at
+the memory's speed. Most of A is split during the product, by programs that the last round of tiles would leave idle
+(`share_of`): the verdict of the guard is then there only after the product has begun, and a product that it refuses is
+computed in vain. Where the guard decides between modes ("auto"), and where no program is idle, splitting comes first.
+
+**Ahead of each other.** Where rows are split during the product, each kernel is launched while the one before still
+runs (programmatic dependent launch), and looks after itself:
+
+| kernel | may start when | waits for |
+|---|---|---|
+| columns of B | all before has ended | |
+| first rows of A | the last programs of B's columns have started | nothing; its last program ends after B's columns |
+| product | the last programs of A's rows have started | the end of A's rows |
+| verdict | the rows that are left are cut | the counters of these rows; ends after the product |
+| rescue | the verdict has started | the end of the verdict |
 """
 
 from __future__ import annotations
@@ -160,7 +174,7 @@ def share_of(M: int, K: int, N: int, kind: str, shape: Shape, processors: int) -
     rounds = triton.cdiv(rows * columns, programs)
     busy = triton.cdiv(rows * columns, rounds)
     spare = programs - busy
-    if rounds < 4 or spare == 0 or triton.cdiv(K, PIECE) > _MOST_PIECES or K % 16:
+    if rounds < 4 or spare == 0 or triton.cdiv(K, PIECE) > _MOST_PIECES:
         return None
     # Rows of A that are cut in the time in which the product needs one more.
     speed = spare * _CUT_RATE[kind] * N / (busy * _PRODUCT_RATE[kind])
@@ -171,7 +185,7 @@ def share_of(M: int, K: int, N: int, kind: str, shape: Shape, processors: int) -
 
 def _share(a: Any, N: int, plan: Emulation, shape: Shape) -> Share | None:
     M, K = (int(n) for n in a.shape)
-    if a.stride(1) != 1 or a.stride(0) % 4 or a.data_ptr() % 16 or (plan.chunk is not None and plan.chunk < K):
+    if a.stride(1) != 1 or (plan.chunk is not None and plan.chunk < K):
         return None
     return share_of(M, K, N, plan.kind, shape, multiprocessors(a.device.index))
 
