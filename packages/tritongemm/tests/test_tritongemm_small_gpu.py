@@ -130,7 +130,7 @@ def test_parts_of_k_are_added_in_ascending_order_in_a_cluster(torch, dtype, spli
 def test_nothing_is_read_or_written_beside_the_matrices(torch, splits, N):
     from tritongemm import dispatch
 
-    config = config_for("bfloat16", splits=splits)
+    config = config_for("bfloat16", splits=splits, deep=1)
     M, K = 5, 296
     a, b = numbers(torch, M, K, "bfloat16"), numbers(torch, N, K, "bfloat16", 1).t()
     want = dispatch.product(a, b, config=config, invariant=False, out_dtype="float32")
