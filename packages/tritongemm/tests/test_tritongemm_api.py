@@ -378,6 +378,12 @@ def test_names_of_activations_are_those_of_the_kernels():
     assert operands.ACTIVATIONS == epilogue.ACTIVATIONS
 
 
+def test_scales_are_for_the_blocks_of_the_kernels():
+    from tritongemm.kernels import block_scaled
+
+    assert operands.SCALE_BLOCK == block_scaled.BLOCK
+
+
 def test_exported_names_exist_and_are_documented():
     for name in tritongemm.__all__:
         if name == "nn" and importlib.util.find_spec("torch") is None:

@@ -426,7 +426,7 @@ def scaled_mm(
     scale_a, scale_b = check_scale(_SCALED, "scale_a", scale_a, a), check_scale(_SCALED, "scale_b", scale_b, b)
     given = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "c": c, "bias": bias}
     torch_kind = check_kinds(_SCALED, {**given, "out": out})
-    check_scale_shapes(_SCALED, scale_a, scale_b, int(a.shape[0]), int(b.shape[1]), int(a.shape[1]), _SCALED_BLOCK)
+    check_scale_shapes(_SCALED, scale_a, scale_b, int(a.shape[0]), int(b.shape[1]), int(a.shape[1]))
     check_settings(activation, precision, element_of(a, "a"))
     check_flag("deterministic", deterministic)
     alpha, beta, invariant = _factors(alpha, beta, invariant)
@@ -450,10 +450,6 @@ def scaled_mm(
 
 def _factors(alpha: Any, beta: Any, invariant: Any) -> tuple[float, float, bool]:
     return check_number("alpha", alpha), check_number("beta", beta), check_flag("invariant", invariant)
-
-
-# Products that share a scale, along k and along the columns of b.
-_SCALED_BLOCK = 128
 
 
 def grouped_mm(
@@ -518,9 +514,12 @@ def grouped_mm(
         if torch_kind and a.device != first.device:
             raise UsageError(f"{call['a']}: on {a.device}, but list_a[0] is on {first.device}; group them apart.")
         if torch_kind and eager.observed((a, b, out)):
-            raise UsageError(f"{call['a']}, {call['b']}: grouped_mm records no gradients; use mm, or torch.no_grad().")
+            raise UsageError(
+                f"{call['a']}, {call['b']}: grouped_mm is no operator of torch and records no gradients; use mm, or "
+                "torch.no_grad()."
+            )
         if out is not None:
-            _check_target(call, out, (a.shape[0], b.shape[1]), element, {"a": a, "b": b}, torch_kind)
+            _check_target(call, out, (a.shape[0], b.shape[1]), element, torch_kind)
     if outs is not None:
         _check_apart(lists)
     assert element is not None
@@ -771,7 +770,7 @@ def _ready(
         check_out(call, out, _library_dtype(element, True), given)
         if tuple(out.shape) != tuple(shape):
             _resize(call, out, shape, given)
-    _check_target(call, out, shape, element, given, torch_kind)
+    _check_target(call, out, shape, element, torch_kind)
     return out
 
 
@@ -798,9 +797,7 @@ def _resize(call: Call, out: Any, shape: tuple[int, ...], given: dict[str, Any])
     out.resize_(shape)
 
 
-def _check_target(
-    call: Call, out: Any, shape: tuple[int, ...], element: Element, given: dict[str, Any], torch_kind: bool
-) -> None:
+def _check_target(call: Call, out: Any, shape: tuple[int, ...], element: Element, torch_kind: bool) -> None:
     """Checks that a result of a shape and type can be written to a matrix."""
     name, shape = call["out"], tuple(int(n) for n in shape)
     check_out_type(call, out, element.library)

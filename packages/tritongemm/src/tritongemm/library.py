@@ -27,6 +27,7 @@ from tritongemm.configurations import Config
 from tritongemm.elements import element_of
 from tritongemm.errors import UsageError
 from tritongemm.operands import (
+    SCALE_BLOCK,
     Call,
     check_addend,
     check_batches,
@@ -329,10 +330,6 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
 
 
 # ------------------------------------------------------------------------------------------------------------- payloads
-# Products that share a scale, along k and along the columns of b.
-_BLOCK = 128
-
-
 def _teach() -> None:
     """Gives fpsan-tools' torch mode the payloads of the operators, once it is there."""
     rules = sys.modules.get("fpsan_tools.torch_rules")
@@ -387,14 +384,14 @@ def _scaled_payloads(
 ) -> Any:  # fmt: skip
     rows, columns = a.shape[0], b.shape[1]
     whole = all(x.numel() == 1 or x.shape == own for x, own in ((scale_a, (rows, 1)), (scale_b, (1, columns))))
-    steps = [slice(None)] if whole else [slice(k, k + _BLOCK) for k in range(0, a.shape[1], _BLOCK)]
+    steps = [slice(None)] if whole else [slice(k, k + SCALE_BLOCK) for k in range(0, a.shape[1], SCALE_BLOCK)]
     sums = [_summed(mode, a[:, k], b[k]) for k in steps]
     dtype = getattr(torch, result_element(a, out_dtype).library)
     with mode._dispatching():
         if whole:
             total = sums[0] * (scale_a * scale_b)
         else:
-            across = scale_b.repeat_interleave(_BLOCK, 1)[:, :columns]
+            across = scale_b.repeat_interleave(SCALE_BLOCK, 1)[:, :columns]
             total = sums[0] * scale_a[:, :1] * across[:1]
             for k in range(1, len(sums)):
                 total = total + sums[k] * scale_a[:, k : k + 1] * across[k : k + 1]

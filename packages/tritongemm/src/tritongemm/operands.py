@@ -43,6 +43,9 @@ class Call:
         return self.names.get(operand, operand)
 
 
+SCALE_BLOCK = 128
+"""Products along k, and columns of b, that share a scale."""
+
 ACTIVATIONS = ("relu", "gelu", "silu")
 """Names of the functions that can be applied to a product before it is written."""
 
@@ -240,18 +243,19 @@ def check_scale(call: Call, argument: str, scale: Any, like: Any) -> Any:
     return scale
 
 
-def check_scale_shapes(call: Call, scale_a: Any, scale_b: Any, M: int, N: int, K: int, block: int) -> None:
+def check_scale_shapes(call: Call, scale_a: Any, scale_b: Any, M: int, N: int, K: int) -> None:
     """Checks that scales are single numbers, of rows and columns, or of blocks, and that they go together.
 
     Raises:
         UsageError: They are not.
     """
-    blocks = -(-K // block)
+    blocks = -(-K // SCALE_BLOCK)
+    columns = -(-N // SCALE_BLOCK)
     allowed = {
-        "scale_a": (scale_a, (M, 1), (M, blocks), f"row of a, or {(M, blocks)} for 1 x {block} blocks"),
+        "scale_a": (scale_a, (M, 1), (M, blocks), f"row of a, or {(M, blocks)} for 1 x {SCALE_BLOCK} blocks"),
         "scale_b": (
-            scale_b, (1, N), (blocks, -(-N // block)),
-            f"column of b, or {(blocks, -(-N // block))} for {block} x {block} blocks",
+            scale_b, (1, N), (blocks, columns),
+            f"column of b, or {(blocks, columns)} for {SCALE_BLOCK} x {SCALE_BLOCK} blocks",
         ),
     }  # fmt: skip
     whole = {}
