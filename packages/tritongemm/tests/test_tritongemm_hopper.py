@@ -58,13 +58,14 @@ def needs_gluon():
         pytest.skip("the kernels need Triton 3.9")
 
 
-_TF32 = {"A_MK": False, "HALVINGS": 2}
+_TF32 = {"A_MK": False, "HALVINGS": 2, "UNROLL": 4}
 # order, operands, result, instruction, shape of the launch, constants
 CASES = {
     "bf16": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"BUFFERS": 2, "HALVINGS": 1}),
     "bf16, B along n": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"B_NK": False, "HALVINGS": 1}),
     "batch": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"BATCHED": True}),
     "one warpgroup": ("chained", "bf16", "bf16", "HGMMA", (64, 32, 128, 8, 1, 1, 1), {"HALVINGS": 0}),
+    "tf32": ("chained", "fp32", "fp32", "HGMMA", (128, 256, 32, 4, 1, 2, 1), {"HALVINGS": 2}),
     "tf32, A along m": ("chained_from_registers", "fp32", "fp32", "HGMMA", (128, 256, 32, 4, 1, 2, 1), _TF32),
     "tf32, B along n": (
         "chained_from_registers", "fp32", "fp32", "HGMMA", (128, 256, 32, 4, 1, 2, 1), _TF32 | {"TRANSPOSED": True},

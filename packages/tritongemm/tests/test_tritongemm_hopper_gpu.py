@@ -40,7 +40,7 @@ def predicted(torch, mode, a, b):
 
 SHAPES = [(64, 64, 64), (128, 256, 256), (130, 200, 67), (1, 513, 300), (300, 96, 520), (257, 1030, 264)]
 TENSOR_CORE = [
-    ("ieee", "bfloat16"), ("ieee", "float16"), ("tf32", "float32"),
+    ("ieee", "bfloat16"), ("ieee", "float16"), ("tf32", "float32"), ("tf32_even", "float32"),
     ("fast", "float8_e4m3fn"), ("ieee", "float8_e4m3fn"), ("promote64", "float8_e4m3fn"),
 ]  # fmt: skip
 
@@ -86,6 +86,44 @@ def test_tiles_do_not_change_a_bit(torch, changes):
     for _ in range(3):
         got = dispatch.product(a, b, config=config_for("ieee", "bfloat16", **changes))
         np.testing.assert_array_equal(bits(got), bits(want))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"block_n": 256, "stages": 4}, {"block_n": 64, "stages": 2}, {"block_m": 64, "block_n": 32, "block_k": 64}],
+    ids=["square", "wide", "narrow", "deep"],
+)
+@pytest.mark.parametrize("shape", [(128, 128, 256), (130, 200, 68), (257, 1030, 264), (36, 52, 303)], ids=str)
+@pytest.mark.parametrize("mode", ["tf32", "tf32_even"])
+def test_tf32_operands_of_either_axis_have_the_predicted_bits(torch, shape, changes, mode):
+    from tritongemm import dispatch
+    from tritongemm.kernels.epilogue import Epilogue
+
+    M, K, N = shape
+    a, b = numbers(torch, M, K, torch.float32), numbers(torch, K, N, torch.float32, 1)
+    want = predicted(torch, mode, a, b)
+    config = config_for(mode, "float32", **changes)
+    hard_a, hard_b = a.clone(), b.clone()
+    hard_a[5, 7], hard_a[9, 3], hard_b[4, 20] = float("inf"), float("nan"), float("-inf")
+    hard_a[12, :] *= 2.0**-140
+    c, bias = numbers(torch, M, N, torch.float32, 2), numbers(torch, 1, N, torch.float32, 3)[0]
+    epilogue = Epilogue(beta=0.5, c=c, bias=bias)
+    seen = []
+    for left in (lambda x: x, lambda x: x.t().contiguous().t()):
+        for right in (lambda x: x, lambda x: x.t().contiguous().t()):
+            whole = torch.full((M + 2, N + 8), 7.0, device="cuda")
+            out = whole[1:-1, 4 : 4 + N]
+            dispatch.product(left(a), right(b), mode=mode, out=out, config=config)
+            np.testing.assert_array_equal(bits(out), want.view(np.uint32))
+            out.fill_(7.0)
+            assert bool((whole == 7).all())
+            got = dispatch.product(left(a), right(b), mode=mode, config=config, epilogue=epilogue)
+            np.testing.assert_array_equal(bits(got), bits(0.5 * c + (torch.from_numpy(want).cuda() + bias)))
+            seen.append(dispatch.product(left(hard_a), right(hard_b), mode=mode, config=config).cpu().numpy())
+    assert np.isnan(seen[0][9]).all()
+    assert np.isinf(seen[0][5]).sum() >= N - 2
+    for other in seen[1:]:
+        np.testing.assert_array_equal(other, seen[0])
 
 
 BLOCK_SCALED = [

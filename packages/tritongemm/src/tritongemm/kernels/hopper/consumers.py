@@ -91,11 +91,25 @@ def unfolding(depth):
 
 
 @gluon.jit
-def fragment(tile, LAYOUT: gl.constexpr):
-    """A left operand [64, depth] in registers from a tile [depth, 64] in shared memory; rows as `unfolding` says."""
+def fragment(ring, stage, group: gl.constexpr, LAYOUT: gl.constexpr):
+    """A warpgroup's left operand of a stage in registers, cut to tf32; its rows as `unfolding` says.
+
+    The matrix unit ignores the 13 bits that are cut off here, but moving them takes power, which limits the clock.
+    """
+    tile = ring.a.index(stage * ring.GROUPS + group)
     DEPTH: gl.constexpr = tile.shape[0]
+    gl.static_assert(tile.shape[1] == 64)
     x = tile.load(unfolding(DEPTH)).reshape(DEPTH, 2, 2, 2, 2, 2, 2).permute(1, 3, 6, 4, 2, 5, 0).reshape(64, DEPTH)
-    return gl.convert_layout(x, gl.DotOperandLayout(0, LAYOUT, 1), assert_trivial=True)
+    x = gl.convert_layout(x, gl.DotOperandLayout(0, LAYOUT, 1), assert_trivial=True)
+    return (x.to(gl.int32, bitcast=True) & -8192).to(gl.float32, bitcast=True)
+
+
+@gluon.jit
+def released(running, left, ring, stage):
+    """Waits until only the newest product is in flight: the one before has read its registers and its stage."""
+    done = warpgroup_mma_wait(1, deps=[running, left])
+    ring.free(stage, True)
+    return warpgroup_mma_init(done[0])
 
 
 @gluon.jit
@@ -105,32 +119,45 @@ def chained_from_registers(
     """`chained` for a left operand of four bytes that is contiguous along its rows' axis.
 
     The matrix unit reads such numbers from shared memory along k only, but takes a left operand from registers, where
-    threads bring it the other way round. The next stage's is read while this one's is multiplied.
+    threads bring it the other way round. A stage's is read while the one before is multiplied: of four stages, one
+    more is then in use, but shared memory, which is busy, has time to answer. After UNROLL steps all products are
+    waited for, because were one that reads registers in flight across the loop, the compiler would wait for each.
     """
     ROWS: gl.constexpr = BM // ring.GROUPS
     LAYOUT: gl.constexpr = accumulator(BN, ring.a.dtype.primitive_bitwidth, leave.buffers.layout.cga_layout)
-    gl.static_assert(ROWS == 64)
+    UNROLL: gl.constexpr = tiles.UNROLL
+    EARLY: gl.constexpr = ring.STAGES > 3
     stage = gl.to_tensor(0)
     phase = gl.to_tensor(0)
     total = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
     for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
         part, _, steps = tiles.part(tile)
+        rounds = steps // UNROLL
         ring.wait_full(stage, phase)
-        left = fragment(ring.a.index(stage * ring.GROUPS + group), LAYOUT)
-        for step in range(steps):
-            running = warpgroup_mma(
-                left, ring.b_tile(stage, 0), warpgroup_mma_init(total),
-                use_acc=step > 0, precision=PRECISION, is_async=True,
-            )  # fmt: skip
-            after, after_phase = ring.next(stage, phase)
-            mbarrier.wait(ring.full.index(after), after_phase, pred=step + 1 < steps)
-            following = fragment(ring.a.index(after * ring.GROUPS + group), LAYOUT)
-            total = warpgroup_mma_wait(0, deps=[running])
-            ring.free(stage, True)
-            left = following
-            stage = after
-            phase = after_phase
+        left = fragment(ring, stage, group, LAYOUT)
+        for i in range(rounds):
+            lefts = (left,)
+            running = warpgroup_mma_init(total)
+            for j in gl.static_range(UNROLL):
+                running = warpgroup_mma(
+                    lefts[j], ring.b_tile(stage, 0), running,
+                    use_acc=i > 0 if j == 0 else True, precision=PRECISION, is_async=True,
+                )  # fmt: skip
+                if j > 0 and not EARLY:
+                    running = released(running, lefts[j - 1], ring, ring.previous(stage))
+                after, after_phase = ring.next(stage, phase)
+                # Behind the last step of a tile there may be nothing to read yet, and what is read is not used.
+                mbarrier.wait(ring.full.index(after), after_phase, pred=True if j + 1 < UNROLL else i + 1 < rounds)
+                lefts += (fragment(ring, after, group, LAYOUT),)  # type: ignore[assignment]
+                if j > 0 and EARLY:
+                    running = released(running, lefts[j - 1], ring, ring.previous(stage))
+                stage = after
+                phase = after_phase
+            done = warpgroup_mma_wait(0, deps=[running, lefts[UNROLL - 1]])
+            ring.free(ring.previous(stage), True)
+            total = done[0]
+            left = lefts[UNROLL]
         store(c_desc, leave, total, tile_m * BM + group * ROWS, tile_n * BN, part, group)
     tma.store_wait(0)
 
@@ -169,7 +196,7 @@ def promoted_pairs(
     second = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
     for tile in range(tiles.first, tiles.count, tiles.stride):
         tile_m, tile_n = tiles.place(tile)
-        matrix, _, _ = tiles.part(tile)
+        matrix, _, steps = tiles.part(tile)
         row = tile_m * BM + group * ROWS
         total = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
         if leave.BLOCKS:
@@ -179,7 +206,7 @@ def promoted_pairs(
             column = tile_n * BN // 128
             rows_early, column_early = block_scales(leave, at, live, 0, tiles.steps, column)
             rows_late, column_late = block_scales(leave, at, live, 1, tiles.steps, column)
-        for pair in range((tiles.steps + 1) // 2):
+        for pair in range(steps // 2):
             ring.wait_full(stage, phase)
             early = warpgroup_mma(
                 ring.a_tile(stage, 0, group), ring.b_tile(stage, 0), warpgroup_mma_init(first),

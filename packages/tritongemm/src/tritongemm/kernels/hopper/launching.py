@@ -19,6 +19,9 @@ from tritongemm.kernels.hopper.matrices import (
 )
 from tritongemm.kernels.hopper.product import product_kernel
 
+UNROLLS = {"promoted_pairs": 2, "chained_from_registers": 4}
+"""Steps over k that an order of summation takes at a time, if not one; of a part of k it takes one."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -137,6 +140,7 @@ def launch(
     share: int = 0,
     cut: Cut | None = None,
     transposed: bool = False,
+    rounded: bool = False,
 ) -> None:
     """Computes a product, or one for each matrix of a batch, on the GPU of its operands.
 
@@ -157,6 +161,7 @@ def launch(
         cut: Rows of A that are cut meanwhile.
         transposed: a and b are the operands of the result's transpose: (N, K) and (K, M). `out`, the scales and the
             epilogue remain those of the result.
+        rounded: Whether fp32 operands are rounded to tf32 on their way, ties to even.
     """
     epilogue = Epilogue() if epilogue is None else epilogue
     split_k, batched = share > 0, a.ndim == 3
@@ -190,8 +195,8 @@ def launch(
     launches.launch(
         product_kernel,
         (programs,),
-        descriptor(a if a_axis == 1 else a.mT, one + a_tile, tile_layout(*a_tile, dtype, split, batched)),
-        descriptor(b.mT if b_axis == 0 else b, one + b_tile, tile_layout(*b_tile, dtype, shared, batched)),
+        descriptor(a if a_axis == 1 else a.mT, one + a_tile, tile_layout(*a_tile, dtype, split, batched), rounded),
+        descriptor(b.mT if b_axis == 0 else b, one + b_tile, tile_layout(*b_tile, dtype, shared, batched), rounded),
         descriptor(out, one + c_tile, tile_layout(*c_tile, result, split, batched)) if engine else None,
         out,
         out if c is None else c,
@@ -228,7 +233,7 @@ def launch(
         GROUPS=shape.groups,
         A_MK=a_axis == 1,
         B_NK=b_axis == 0,
-        UNROLL=2 if shape.order == "promoted_pairs" else 1,
+        UNROLL=1 if split_k else UNROLLS.get(shape.order, 1),
         PRECISION="tf32",
         C_LAYOUT=c_layout,
         BUFFERS=shape.buffers,

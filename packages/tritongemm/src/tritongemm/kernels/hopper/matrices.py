@@ -121,16 +121,16 @@ def tile_layout(rows: int, columns: int, dtype: Any, split: bool | None, batched
     return gl.NVMMASharedLayout.get_default_for([1] * batched + [rows, columns], dtype, cga_layout=cluster)
 
 
-def descriptor(x: Any, tile: list[int], layout: Any) -> Any:
-    """The copy engine's description of a matrix with contiguous rows.
+def descriptor(x: Any, tile: list[int], layout: Any, rounded: bool = False) -> Any:
+    """The copy engine's description of a matrix with contiguous rows, or of a batch of them.
 
-    The engine can round fp32 numbers to tf32 on the way, but breaks ties to even, where `tf32_rounded` and cvt.rna
+    Rounded: the engine rounds fp32 numbers to tf32 on the way. It breaks ties to even, where `tf32_rounded` and cvt.rna
     break them away from zero.
     """
     *_, rows, columns = x.shape
     size = x.element_size()
     pitch = x.stride(-2) if rows > 1 else -(-columns * size // _BYTES) * _BYTES // size
-    return TensorDescriptor(x, list(x.shape), [*x.stride()[:-2], pitch, 1], tile, layout)
+    return TensorDescriptor(x, list(x.shape), [*x.stride()[:-2], pitch, 1], tile, layout, round_f32_to_tf32=rounded)
 
 
 @functools.cache

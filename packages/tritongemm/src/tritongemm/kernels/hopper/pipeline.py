@@ -27,6 +27,8 @@ class Tiles:
     A program that takes no part, because a guard chose another kernel, sees `count` = 0. With SPLIT every tile occurs
     once per part of k: `share` steps each, the last part what is left. With BATCHED every tile occurs once per matrix.
 
+    Steps over k are rounded up to a multiple of UNROLL; those beyond K add zeros.
+
     This program's tiles are `first`, `first + stride`, ...; programs that do something else have none.
     """
 
@@ -40,6 +42,7 @@ class Tiles:
     GROUP: gl.constexpr
     SPLIT: gl.constexpr
     BATCHED: gl.constexpr
+    UNROLL: gl.constexpr
 
     @gluon.jit
     def place(self, tile):
@@ -58,11 +61,15 @@ class Tiles:
         if self.SPLIT:
             part = tile // (self.rows * self.columns)
             first = part * self.share
-            return part, first, gl.minimum(self.share, self.steps - first)
+            return part, first, self.rounded(gl.minimum(self.share, self.steps - first))
         elif self.BATCHED:
-            return tile // (self.rows * self.columns), 0, self.steps
+            return tile // (self.rows * self.columns), 0, self.rounded(self.steps)
         else:
-            return 0, 0, self.steps
+            return 0, 0, self.rounded(self.steps)
+
+    @gluon.jit
+    def rounded(self, steps):
+        return (steps + self.UNROLL - 1) // self.UNROLL * self.UNROLL
 
 
 @aggregate
@@ -193,7 +200,6 @@ def load_tiles(
     BM: gl.constexpr,
     BN: gl.constexpr,
     BK: gl.constexpr,
-    UNROLL: gl.constexpr,
 ):
     """The producer warp: every stage of every tile, in the consumers' order.
 
@@ -201,7 +207,6 @@ def load_tiles(
         cutting: Who cuts the rows of A that are not cut yet.
         a_rows: Rows between the parts of A, which lie below each other in memory.
         b_rows: Rows between the parts of B.
-        UNROLL: Steps over k are rounded up to a multiple of this; those beyond K load zeros.
     """
     ROWS: gl.constexpr = BM // ring.GROUPS
     BYTES: gl.constexpr = (ring.GROUPS * a_desc.nbytes_per_cta + b_desc.nbytes_per_cta) * ring.PARTS
@@ -212,7 +217,7 @@ def load_tiles(
         tile_m, tile_n = tiles.place(tile)
         cutting.wait_for(tile_m, BM)
         matrix, first, steps = tiles.part(tile)
-        for step in range(first, first + (steps + UNROLL - 1) // UNROLL * UNROLL):
+        for step in range(first, first + steps):
             mbarrier.wait(ring.empty.index(stage), phase ^ 1)
             if CLUSTER:
                 mbarrier.wait(ring.pair.index(stage), phase ^ 1)

@@ -154,7 +154,7 @@ def product_kernel(
     if PIECES > 0:
         begin = gl.where(begin < cutters, count, begin - cutters)
         stride -= cutters
-    tiles = Tiles(rows, columns, steps, count, share, begin, stride, GROUP_M, SPLIT, BATCHED)  # type: ignore[call-arg]
+    tiles = Tiles(rows, columns, steps, count, share, begin, stride, GROUP_M, SPLIT, BATCHED, UNROLL)  # type: ignore[call-arg]
     cutting = Cutting(  # type: ignore[call-arg]
         x_ptr, parts_ptr, cut_exponents, energy_ptr, small_ptr, ready_ptr, first_row, M, K, stride_x, pitch, part,
         cutters, KIND, PIECES, ALIGNED,
@@ -175,7 +175,7 @@ def product_kernel(
             [
                 (consume, (0, c_desc, ring, tiles, leave, cutting, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
                 (consume, (1, c_desc, ring, tiles, leave, cutting, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
-                (load_tiles, (a_desc, b_desc, ring, tiles, cutting, a_rows, b_rows, BLOCK_M, BLOCK_N, BLOCK_K, UNROLL)),
+                (load_tiles, (a_desc, b_desc, ring, tiles, cutting, a_rows, b_rows, BLOCK_M, BLOCK_N, BLOCK_K)),
             ],
             [4, 1],
             [240, 24],
@@ -184,7 +184,7 @@ def product_kernel(
         gl.warp_specialize(
             [
                 (consume, (0, c_desc, ring, tiles, leave, cutting, BLOCK_M, BLOCK_N, PRECISION, ORDER)),
-                (load_tiles, (a_desc, b_desc, ring, tiles, cutting, a_rows, b_rows, BLOCK_M, BLOCK_N, BLOCK_K, UNROLL)),
+                (load_tiles, (a_desc, b_desc, ring, tiles, cutting, a_rows, b_rows, BLOCK_M, BLOCK_N, BLOCK_K)),
             ],
             [1],
             [24],

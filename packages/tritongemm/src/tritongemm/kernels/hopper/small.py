@@ -537,7 +537,7 @@ def _wanted(config: Config, M: int, N: int, operand_bytes: int, processors: int)
 def _kind(operands: Operands) -> Kind | None:
     """How the product's mode uses the tensor core, if in one chain, and its result can be stored."""
     kind = KINDS.get((operands.mode.name, operands.types[0]))
-    if kind is None or kind.order != "chained" or operands.types[0] != operands.types[1]:
+    if kind is None or kind.promoted or kind.rounded or operands.types[0] != operands.types[1]:
         return None
     if operands.K == 0 or operands.out.stride(-1) != 1 or str(operands.out.dtype) == "torch.float64":
         return None

@@ -45,7 +45,8 @@ class Kind:
         products: Multiply-adds per clock of one multiprocessor.
         block_n: Widest tile: accumulators must fit the registers.
         any_axis: Whether the matrix unit reads operands that are contiguous along M and N from shared memory.
-        registers: The consumer whose left operand is contiguous along its rows' axis and passes through registers.
+        registers: The consumer of a left operand that is contiguous along its rows' axis, through registers.
+        rounded: Whether the copy engine rounds operands to tf32 on their way, ties to even.
     """
 
     order: str
@@ -54,13 +55,21 @@ class Kind:
     block_n: int = 256
     any_axis: bool = False
     registers: str | None = None
+    rounded: bool = False
+
+    @property
+    def promoted(self) -> bool:
+        """Whether sums are added up in fp32 every block_k, which then decides bits."""
+        return self.order == "promoted_pairs"
 
 
+_TF32 = Kind("chained", 32, 1024, registers="chained_from_registers")
 _SIXTEEN = Kind("chained", 64, 2048, any_axis=True)
 KINDS: dict[tuple[str, str], Kind] = {
     ("ieee", "fp16"): _SIXTEEN,
     ("ieee", "bf16"): _SIXTEEN,
-    ("tf32", "fp32"): Kind("chained", 32, 1024),
+    ("tf32", "fp32"): _TF32,
+    ("tf32_even", "fp32"): replace(_TF32, rounded=True),
     **{("fast", fp8): Kind("chained", 128, 4096) for fp8 in ("fp8e4m3fn", "fp8e5m2")},
     **{
         (mode, fp8): Kind("promoted_pairs", n, 4096, block_n=128)
@@ -97,7 +106,7 @@ def _tiles(kind: Kind, operand_bytes: int, result_bytes: int) -> list[Config]:
         if block_n > kind.block_n:
             continue
         # Narrow tiles wait for memory: deeper stages mean fewer barriers for the same bytes in flight.
-        deeper = 2 if kind.order == "chained" and block_m * block_n <= 64 * 64 else 1
+        deeper = 2 if not kind.promoted and block_m * block_n <= 64 * 64 else 1
         stage = (block_m + block_n) * kind.block_k * deeper * operand_bytes
         result = block_m * min(block_n, 128) * result_bytes
         stages = max(2, min(8, (_SHARED - result) // stage))
@@ -106,7 +115,7 @@ def _tiles(kind: Kind, operand_bytes: int, result_bytes: int) -> list[Config]:
         found.append(
             Config(
                 kernel=NAME, block_m=block_m, block_n=block_n, block_k=kind.block_k * deeper, stages=stages,
-                group_m=4 if kind.order == "promoted_pairs" else 16 if operand_bytes == 2 else 8, warps=4,
+                group_m=4 if kind.promoted else 8 if operand_bytes == 1 else 16, warps=4,
             )
         )  # fmt: skip
     return found
@@ -143,7 +152,7 @@ def configure(operands: Operands) -> Config:
         M, N = N, M
     batch = operands.batch if together(operands) else 1
     best = min(_tiles(kind, size, result), key=lambda c: _clocks(c, kind, M, N, K, size, processors, batch))
-    if kind.order == "promoted_pairs" and best.block_m == 128 and min(M, N) >= 8192 and batch == 1:
+    if kind.promoted and best.block_m == 128 and min(M, N) >= 8192 and batch == 1:
         return best.changed(block_m=256, ctas=2, group_m=8)
     return best
 
@@ -160,14 +169,13 @@ def supports(operands: Operands, config: Config | None) -> bool:
         if together(operands):
             return work >= _LEAST_WORK_EACH and batch * work >= _LEAST_WORK
         return batch <= _MOST_BATCHES and work >= _LEAST_WORK
-    promoted = kind.order != "chained"
     fits = shape_of(config, kind, operands.a.element_size(), operands.out.element_size())
     return (
         config.block_m // config.ctas in (64, 128)
-        and config.ctas <= 2
+        and config.ctas <= (2 if kind.registers is None else 1)
         and config.block_n <= kind.block_n
         and config.block_k >= kind.block_k
-        and (not promoted or config.block_k == kind.block_k)
+        and (not kind.promoted or config.block_k == kind.block_k)
         and config.splits == 1
         and fits.shared_memory(operands.a.element_size(), operands.out.element_size()) <= _SHARED
     )
@@ -213,7 +221,7 @@ def reading(a: Any, b: Any, kind: Kind) -> Reading:
 
 def _is_transposed(operands: Operands, kind: Kind) -> bool:
     """Whether `reading` will say so, without copying anything."""
-    if kind.any_axis or kind.registers is None:
+    if kind.registers is None:
         return False
     a, b = (x if x.ndim == 2 or together(operands) else x[0] for x in (operands.a, operands.b))
     return contiguous_axis(a) != 0 and contiguous_axis(b) == 1
@@ -231,14 +239,14 @@ def run(operands: Operands, config: Config) -> None:
         read = reading(a, b, kind)
         launch(
             read.left, read.right, out, shape.changed(order=read.order), K=operands.K, a_axis=read.axes[0],
-            b_axis=read.axes[1], epilogue=epilogue, transposed=read.transposed,
+            b_axis=read.axes[1], epilogue=epilogue, transposed=read.transposed, rounded=kind.rounded,
         )  # fmt: skip
 
 
 def supports_blocks(operands: Operands, scale_a: Any, scale_b: Any, config: Config | None) -> bool:
     """Whether the kernel takes a product with scales of blocks: one that it takes anyhow, promoted every 128."""
     kind = KINDS.get((operands.mode.name, operands.types[0]))
-    if kind is None or kind.order != "promoted_pairs" or kind.block_k != 128 or operands.a.ndim != 2:
+    if kind is None or not kind.promoted or kind.block_k != 128 or operands.a.ndim != 2:
         return False
     near = all(reach(x, "scale") <= LARGEST_INT32 for x in (scale_a, scale_b))
     return near and supports(operands, config) and (config is None or config.block_n <= 128)
@@ -292,7 +300,7 @@ def _best_split(kind: Kind, M: int, N: int, K: int, size: int, result: int, proc
 def supports_split(operands: Operands, config: Config | None) -> bool:
     """Whether the kernel takes a product with k cut into parts: one matrix, one chain per part."""
     kind = KINDS.get((operands.mode.name, operands.types[0]))
-    if kind is None or kind.order != "chained" or operands.batch != 1 or operands.a.ndim != 2:
+    if kind is None or kind.promoted or operands.batch != 1 or operands.a.ndim != 2:
         return False
     if config is None:
         return min(operands.M, operands.N) <= _SMALL and supports(operands, None)
@@ -332,7 +340,7 @@ def run_split(operands: Operands, config: Config) -> None:
     launches.workspace(sums)
     launch(
         read.left, read.right, sums, shape.changed(order=read.order), K=operands.K, a_axis=read.axes[0],
-        b_axis=read.axes[1], share=share, transposed=read.transposed,
+        b_axis=read.axes[1], share=share, transposed=read.transposed, rounded=kind.rounded,
     )  # fmt: skip
     finish(operands, sums[:, None])
 
