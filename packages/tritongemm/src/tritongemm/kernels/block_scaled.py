@@ -38,8 +38,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 BLOCK = 128
 """Products that share two scales, and columns of B that share one."""
 
-HOPPER = "warp_specialised"
-"""The kernel that is tried first."""
+HOPPER = ("promoted", "warp_specialised")
+"""The kernels that are tried first."""
 
 _U = 2.0**-24
 
@@ -115,24 +115,24 @@ def block_scaled_kernel(
 
 
 def block_scaled(operands: Operands, scale_a: Any, scale_b: Any, config: Config | None = None) -> None:
-    """A product by the Hopper kernel "warp_specialised" or by `block_scaled_kernel`; writes to its result.
+    """A product by a Hopper kernel or by `block_scaled_kernel`; writes to its result.
 
     Args:
         operands: Two fp8 matrices.
         scale_a: (M, ceil(K / 128)) fp32 scales, any strides.
         scale_b: (ceil(K / 128), ceil(N / 128)) fp32 scales, any strides.
         config: Block sizes (block_k is 128, block_m at least 64, block_n at most 128), warps and stages; the kernel
-            is "warp_specialised" or "block_scaled". None: the first that takes the product.
+            is "promoted", "warp_specialised" or "block_scaled". None: the first that takes the product.
 
     Raises:
         UsageError: Operands, scales or configuration do not fit.
     """
     check_scales(operands, scale_a, scale_b)
-    if config is None or config.kernel == HOPPER:
+    if config is None or config.kernel in HOPPER:
         if hopper(operands, scale_a, scale_b, config):
             return
         if config is not None:
-            raise UsageError(f"config: kernel {HOPPER!r} does not take this product in {config}.")
+            raise UsageError(f"config: kernel {config.kernel!r} does not take this product in {config}.")
         config = blocked_config(operands).changed(kernel="block_scaled", block_k=BLOCK)
     if config.block_k != BLOCK or config.block_n > BLOCK or config.block_m < 64 or config.warps % 4:
         raise UsageError(f"config: block scales need block_k = 128, block_n <= 128, block_m >= 64; given {config}.")

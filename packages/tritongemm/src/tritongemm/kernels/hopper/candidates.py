@@ -73,13 +73,36 @@ def block_scaled(operands: Operands, scale_a: Any, scale_b: Any, config: Config 
     """
     if not is_hopper(operands.a):
         return False
-    from tritongemm.kernels.hopper import warp_specialised
+    from tritongemm.kernels.hopper import promoted, warp_specialised
 
-    if not warp_specialised.supports_blocks(operands, scale_a, scale_b, config):
+    for kernel in (promoted, warp_specialised):
+        named = config is None or config.kernel == kernel.NAME
+        if named and kernel.supports_blocks(operands, scale_a, scale_b, config):
+            with on_device_of(operands):
+                kernel.run_blocks(operands, scale_a, scale_b, config)
+            return True
+    return False
+
+
+def _takes_promoted(operands: Operands, config: Config | None) -> bool:
+    if not is_hopper(operands.a):
         return False
+    from tritongemm.kernels.hopper import promoted
+
+    return promoted.supports(operands, config)
+
+
+def _promoted(operands: Operands, config: Config) -> None:
+    from tritongemm.kernels.hopper import promoted
+
     with on_device_of(operands):
-        warp_specialised.run_blocks(operands, scale_a, scale_b, config)
-    return True
+        promoted.run(operands, config)
+
+
+def _configure_promoted(operands: Operands) -> Config:
+    from tritongemm.kernels.hopper import promoted
+
+    return promoted.configure(operands)
 
 
 def _takes_split(operands: Operands, config: Config | None) -> bool:
@@ -211,6 +234,7 @@ def register_all(register: Callable[[Any], Any], candidate: Callable[..., Any]) 
     register(
         candidate("warp_specialised", _tensor_core, _takes_tensor_core, _promised, _configure_tensor_core, priority=10)
     )
+    register(candidate("promoted", _promoted, _takes_promoted, _promised, _configure_promoted, priority=11))
     register(candidate("warp_specialised_split", _split, _takes_split, _split_bits, _configure_split, priority=12))
     register(candidate("small", _small, _takes_small, _promised, _configure_small, priority=13))
     register(

@@ -1,0 +1,134 @@
+"""On an H200: fp8 in tiles of two widths has the bits of other kernels of the mode, for any shape, strides and scales.
+
+    python3 -m pytest packages/tritongemm/tests/test_tritongemm_promoted_gpu.py -m gpu
+
+No GPU is a failure here, never a skip.
+"""
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def torch():
+    torch = pytest.importorskip("torch", reason="these tests are for a machine with torch and a GPU")
+    assert torch.cuda.is_available(), "no CUDA GPU"
+    return torch
+
+
+def numbers(torch, rows, columns, dtype, seed=0):
+    """Numbers with spread exponents, so that the order of summation shows in the bits."""
+    rng = np.random.default_rng([seed, rows, columns])
+    x = np.ldexp(rng.uniform(-1, 1, (rows, columns)), rng.integers(-4, 5, (rows, columns))).astype(np.float32)
+    return torch.from_numpy(x).cuda().to(dtype)
+
+
+def block_scales(torch, M, K, N):
+    rng = np.random.default_rng([M, K, N])
+    blocks = -(-K // 128)
+    rows = np.ldexp(rng.uniform(0.5, 1, (M, blocks)), rng.integers(-60, 60, (M, 1))).astype(np.float32)
+    columns = np.ldexp(rng.uniform(0.5, 1, (blocks, -(-N // 128))), rng.integers(-9, 9, (blocks, 1)))
+    rows[M // 2] = 2.0**-126  # sums that underflow, and would be -0
+    return [torch.from_numpy(x.astype(np.float32)).cuda() for x in (rows, columns)]
+
+
+def bits(x):
+    return x.float().cpu().numpy().view(np.uint32)
+
+
+def config_for(ctas=1, **changes):
+    from tritongemm.configurations import Config
+
+    given = {"block_m": 128 * ctas, "block_n": 128, "block_k": 128, "stages": 4, "ctas": ctas}
+    return Config(kernel="promoted", **(given | changes))
+
+
+PLAIN = {"block_m": 64, "block_n": 64, "block_k": 128, "stages": 3}
+# Rows of tiles for more than one round of programs, an odd and an even number of steps, edges everywhere.
+SHAPES = [(300, 1030, 515), (128, 128, 192), (1, 130, 40), (257, 384, 264), (520, 640, 1300), (2000, 260, 5000)]
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("ctas", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_tiles_of_two_widths_have_the_bits_of_other_kernels(torch, shape, ctas, dtype):
+    from tritongemm import dispatch
+    from tritongemm.configurations import Config
+
+    M, K, N = shape
+    kind = getattr(torch, dtype)
+    a, b = numbers(torch, M, K, kind), numbers(torch, N, K, kind, 1).t()
+    want = dispatch.product(a, b, out_dtype="float32", config=Config(kernel="blocked", **PLAIN))
+    whole = torch.full((M + 2, N + 3), 7.0, device="cuda")
+    out = whole[1:-1, 2 : 2 + N]
+    dispatch.product(a, b, out=out, config=config_for(ctas))
+    np.testing.assert_array_equal(bits(out), bits(want))
+    out.fill_(7.0)
+    assert bool((whole == 7).all())
+    got = dispatch.product(a, b, out_dtype="bfloat16", config=config_for(ctas, stages=3, group_m=3))
+    np.testing.assert_array_equal(bits(got), bits(want.bfloat16()))
+
+
+@pytest.mark.parametrize("ctas", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_scales_of_blocks_of_any_strides_have_the_bits_of_the_plain_kernel(torch, shape, ctas):
+    from tritongemm import dispatch
+    from tritongemm.configurations import Config
+
+    M, K, N = shape
+    kind = torch.float8_e4m3fn
+    a, b = numbers(torch, M, K, kind), numbers(torch, N, K, kind, 1).t()
+    rows, columns = block_scales(torch, M, K, N)
+    plain = Config(kernel="block_scaled", **PLAIN)
+    want = dispatch.scaled_product(a, b, rows, columns, out_dtype="float32", config=plain)
+    for x, y in ((rows, columns), (rows.t().contiguous().t(), columns.t().contiguous().t())):
+        got = dispatch.scaled_product(a, b, x, y, out_dtype="float32", config=config_for(ctas))
+        np.testing.assert_array_equal(bits(got), bits(want))
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_epilogues_have_the_bits_of_the_other_kernels(torch, blocks):
+    from tritongemm import dispatch
+    from tritongemm.configurations import Config
+    from tritongemm.kernels.epilogue import Epilogue
+
+    M, K, N = 200, 300, 600
+    kind = torch.float8_e4m3fn
+    a, b = numbers(torch, M, K, kind), numbers(torch, N, K, kind, 1).t()
+    c, bias = numbers(torch, M, N, torch.float32, 2), numbers(torch, 1, N, torch.float32, 3)[0]
+    epilogue = Epilogue(alpha=1.5, beta=-0.5, c=c, bias=bias, activation="silu")
+    if blocks:
+        scales, plain = block_scales(torch, M, K, N), Config(kernel="block_scaled", **PLAIN)
+    else:
+        scales = numbers(torch, M, 1, torch.float32, 4), numbers(torch, 1, N, torch.float32, 5)
+        plain = Config(kernel="blocked", **PLAIN)
+    got, want = (
+        dispatch.scaled_product(a, b, *scales, epilogue=epilogue, config=config, out_dtype="float32")
+        for config in (config_for(), plain)
+    )
+    np.testing.assert_array_equal(bits(got), bits(want))
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_large_products_choose_this_kernel_and_a_row_keeps_its_bits_among_few(torch, blocks):
+    from tritongemm import dispatch, modes
+    from tritongemm.kernels.epilogue import Epilogue
+    from tritongemm.kernels.problems import Operands
+
+    M, K, N = 2048, 640, 4096
+    kind = torch.float8_e4m3fn
+    a, b = numbers(torch, M, K, kind), numbers(torch, N, K, kind, 1).t()
+    chosen, _ = dispatch.choose(Operands.of(a, b, modes.get("ieee"), epilogue=Epilogue()))
+    assert chosen.kernel == "promoted"
+    if blocks:
+        rows, columns = block_scales(torch, M, K, N)
+        want = dispatch.scaled_product(a, b, rows, columns, out_dtype="float32")
+        for count in (1, 17, 64, 200):
+            few = dispatch.scaled_product(a[:count], b, rows[:count], columns, out_dtype="float32")
+            np.testing.assert_array_equal(bits(few), bits(want[:count]))
+    else:
+        want = dispatch.product(a, b, out_dtype="float32")
+        for count in (1, 17, 64, 200):
+            np.testing.assert_array_equal(bits(dispatch.product(a[:count], b, out_dtype="float32")), bits(want[:count]))
