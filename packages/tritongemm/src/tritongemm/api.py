@@ -9,6 +9,7 @@ evaluated, or their mode's bits predicted, which is slow and exact). Types that 
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -269,6 +270,8 @@ def matmul(
         UsageError: Another argument cannot be used as given.
     """
     factors = precision, alpha, 0, activation, out_dtype, invariant, config
+    if _two_strided(a, b):
+        return _called(_MATMUL, a, b, None, None, out, (2, *factors), deterministic)
     compiling = eager.compiling()
     prepared = is_prepared(b)
     torch_kind = compiling or check_kinds(_MATMUL, {"a": a, "b": b.b if prepared else b, "out": out})
@@ -347,6 +350,8 @@ def linear(
         UsageError: Another argument cannot be used as given.
     """
     settings = (2, precision, alpha, beta, activation, out_dtype, invariant, config)
+    if _two_strided(x, weight):
+        return _called(_LINEAR, x, weight.t(), c, bias, out, settings, deterministic)
     given = {"a": x, "b": weight, "c": c, "bias": bias}
     compiling = eager.compiling()
     torch_kind = compiling or check_kinds(_LINEAR, {**given, "out": out})
@@ -814,6 +819,14 @@ def _check_target(call: Call, out: Any, shape: tuple[int, ...], element: Element
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation.", call, f"{name} was made by expand()",
         )  # fmt: skip
+
+
+def _two_strided(x: Any, y: Any) -> bool:
+    """Whether these are two matrices of torch in memory that strides describe: what most calls are made with."""
+    if not (is_torch(x) and is_torch(y)):
+        return False
+    strided = sys.modules["torch"].strided
+    return x.layout is strided and y.layout is strided and not y.is_nested and x.dim() == 2 == y.dim()
 
 
 def _into(call: Call, result: Any, out: Any, given: dict[str, Any], torch_kind: bool) -> Any:

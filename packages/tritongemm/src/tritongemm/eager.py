@@ -154,7 +154,8 @@ def quick(
         return None
     try:
         kept = _plans.get(_key(a, b, c, bias, out, settings))
-    except (TypeError, AttributeError):  # not tensors, or a setting that cannot be hashed: the long way says what
+    except (TypeError, AttributeError, RuntimeError):
+        # No tensors or no strided ones, or a setting that cannot be hashed: the long way says what.
         return None
     if kept is None or watch((a, b, c, bias, out)):
         return None
