@@ -24,7 +24,13 @@ def bits(x):
 
 
 NAMES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8e4m3fn"}
-MODES = [("ieee", "bfloat16"), ("ieee", "float16"), ("tf32", "float32"), ("fast", "float8_e4m3fn")]
+MODES = [
+    ("ieee", "bfloat16"),
+    ("ieee", "float16"),
+    ("tf32", "float32"),
+    ("tf32_even", "float32"),
+    ("fast", "float8_e4m3fn"),
+]
 
 
 def predicted(mode, a, b, dtype):

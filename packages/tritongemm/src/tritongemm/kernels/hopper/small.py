@@ -27,6 +27,8 @@ from triton import aggregate
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
+    CachePolicy,
+    FractionalEvictionPolicy,
     mbarrier,
     tma,
     warpgroup_mma,
@@ -44,6 +46,9 @@ from tritongemm.kernels.hopper.warp_specialised import KINDS, Kind
 from tritongemm.kernels.problems import Operands, along_scales
 
 NAME, SPLIT_NAME = "small", "small_split"
+
+_ONCE = gl.constexpr(CachePolicy(l2=FractionalEvictionPolicy("evict_first", 1.0)))
+_EVICT = False
 
 
 @aggregate
@@ -153,10 +158,16 @@ class Source:
     DEEP: gl.constexpr
     EXTRA: gl.constexpr
     B_NK: gl.constexpr
+    ONCE: gl.constexpr
 
     @gluon.jit
     def columns_at(self, desc, column, k, tiles, at, bar, live):
-        if self.B_NK:
+        if self.ONCE:
+            if self.B_NK:
+                tma.async_load(desc, [column, k], bar, tiles.index(at), pred=live, cache_policy=_ONCE)
+            else:
+                tma.async_load(desc, [k, column], bar, tiles.index(at), pred=live, cache_policy=_ONCE)
+        elif self.B_NK:
             tma.async_load(desc, [column, k], bar, tiles.index(at), pred=live)
         else:
             tma.async_load(desc, [k, column], bar, tiles.index(at), pred=live)
@@ -217,6 +228,7 @@ def small_kernel(
     STAGES: gl.constexpr,
     DEEP: gl.constexpr,
     B_NK: gl.constexpr,
+    ONCE: gl.constexpr,
     A_LAYOUT: gl.constexpr,
     FACTORS: gl.constexpr,
     ALPHA: gl.constexpr,
@@ -264,7 +276,18 @@ def small_kernel(
     # In a cluster the tile of B is one for all, spread by columns: the engine adds each program's share to where it
     # reads. All shall read the same columns, at their own k.
     source = Source(  # type: ignore[call-arg]
-        a, b, extra, full, row, column - part * COLUMNS, column + COLUMNS - part * EXTRA, WIDTH, DEEP, EXTRA > 0, B_NK
+        a,
+        b,
+        extra,
+        full,
+        row,
+        column - part * COLUMNS,
+        column + COLUMNS - part * EXTRA,
+        WIDTH,
+        DEEP,
+        EXTRA > 0,
+        B_NK,
+        ONCE,
     )
     for stage in gl.static_range(STAGES - 1):
         source.load(a_desc, b_desc, extra_desc, stage, (first + stage) * STEP, stage < steps)
@@ -358,7 +381,17 @@ def _layout(shape: tuple[int, int], dtype: Any, parts: int, axis: int | None) ->
     return gl.NVMMASharedLayout.get_default_for(list(shape), dtype, cga_layout=_bases(parts, 2, axis))
 
 
-def launch(a: Any, b: Any, out: Any, cut: Cut, *, K: int, b_axis: int = 0, epilogue: Epilogue | None = None) -> None:
+def launch(
+    a: Any,
+    b: Any,
+    out: Any,
+    cut: Cut,
+    *,
+    K: int,
+    b_axis: int = 0,
+    epilogue: Epilogue | None = None,
+    rounded: bool = False,
+) -> None:
     """Computes a product on the GPU of its operands.
 
     Args:
@@ -369,6 +402,7 @@ def launch(a: Any, b: Any, out: Any, cut: Cut, *, K: int, b_axis: int = 0, epilo
         K: Products per sum.
         b_axis: b's contiguous axis; 1 for 16-bit types only.
         epilogue: What happens to the sums.
+        rounded: Whether fp32 operands are rounded to tf32 on their way, ties to even.
     """
     epilogue = Epilogue() if epilogue is None else epilogue
     M, N = out.shape
@@ -381,12 +415,13 @@ def launch(a: Any, b: Any, out: Any, cut: Cut, *, K: int, b_axis: int = 0, epilo
         if count == 0:
             return None
         shape = (cut.parts * count, width) if b_axis == 0 else (width, cut.parts * count)
-        return descriptor(b.t() if b_axis == 0 else b, list(shape), _layout(shape, dtype, cut.parts, b_axis))
+        layout = _layout(shape, dtype, cut.parts, b_axis)
+        return descriptor(b.t() if b_axis == 0 else b, list(shape), layout, rounded)
 
     launches.launch(
         small_kernel,
         (-(-M // cut.rows) * -(-N // (cut.columns + cut.extra)),),
-        descriptor(a, [cut.box, width], _layout((cut.box, width), dtype, cut.parts, None)),
+        descriptor(a, [cut.box, width], _layout((cut.box, width), dtype, cut.parts, None), rounded),
         columns(cut.columns),
         columns(cut.extra),
         out,
@@ -410,6 +445,7 @@ def launch(a: Any, b: Any, out: Any, cut: Cut, *, K: int, b_axis: int = 0, epilo
         STAGES=cut.stages,
         DEEP=cut.deep,
         B_NK=b_axis == 0,
+        ONCE=_EVICT,
         A_LAYOUT=_layout((cut.rows, width), dtype, cut.parts, None),
         FACTORS=epilogue.scale_a is not None,
         ALPHA=epilogue.alpha != 1,
@@ -607,7 +643,8 @@ def run(operands: Operands, config: Config) -> None:
     left, _ = readable(a, 1)
     right, b_axis = readable(b, None if kind.any_axis else 0)
     cut = cut_of(config, operands.M, operands.N, a.element_size(), multiprocessors(out.device.index))
-    launch(left, right, out, cut, K=operands.K, b_axis=b_axis, epilogue=operands.epilogue)
+    epilogue = operands.epilogue
+    launch(left, right, out, cut, K=operands.K, b_axis=b_axis, epilogue=epilogue, rounded=kind.rounded)
 
 
 __all__ = ["NAME", "SPLIT_NAME", "Cut", "configure", "configure_split", "cut_of", "launch", "run", "small_kernel"]
