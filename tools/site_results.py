@@ -320,7 +320,7 @@ def trials(name: str, data: Data) -> Iterator[str]:
 
 # Tests.
 
-EDGES = ("edges", "edges_kernels", "edges_gpu", "invariance_gpu", "mistakes")
+EDGES = ("edges", "edges_kernels", "edges_gpu", "hopper_gpu", "invariance_gpu", "mistakes")
 """Test files of tritongemm whose tests are listed one by one."""
 
 

@@ -14,7 +14,8 @@ TESTS = Path(__file__).resolve().parents[1] / "packages" / "tritongemm" / "tests
 _WRITTEN = {
     "cublas": "cuBLAS", "cpu": "CPU", "cuda": "CUDA", "fp32": "FP32", "fp64": "FP64", "fp8": "FP8", "gpu": "GPU",
     "h200": "H200", "hopper": "Hopper", "k": "K", "m": "M", "n": "N", "nan": "NaN", "numpy": "NumPy",
-    "tma": "TMA", "torchs": "torch's", "numpys": "NumPy's", "inf": "Inf", "linears": "linear's", "results": "results",
+    "tma": "TMA", "torchs": "torch's", "numpys": "NumPy's", "inf": "Inf", "environments": "environment's",
+    "python": "Python", "bf16": "BF16",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""On a GPU: in every mode, for every type, and by every kernel, runs agree and a row's bits do not depend on M.
+"""Runs agree, and a row's bits do not depend on M: on a GPU, in every mode, for every type, and by every kernel.
 
     python3 -m pytest packages/tritongemm/tests/test_tritongemm_invariance_gpu.py -m gpu
 
