@@ -86,7 +86,8 @@ def mm(
         activation: "relu", "gelu" or "silu", applied before the result is rounded to its type.
         out_dtype: Type of the result, as NumPy's or torch's dtype or a name; a's by default, bf16 for fp8.
         deterministic: Whether equal calls give equal bits. Every kernel here does; False allows ones that do not.
-        invariant: Whether a row's bits must not depend on M. False allows to split K by the number of rows.
+        invariant: Whether a row's bits must not depend on M. False allows to split K by the number of rows. The guards
+            of "auto", "fp16x3" and "int8x6" look at all rows either way: see `tritongemm.unguarded`.
         config: How to launch the kernel, instead of what an earlier `tune` or the table says. "tune": search for a
             faster one if none is kept for such products; see `tritongemm.tuning`.
 
