@@ -148,6 +148,21 @@ def test_without_a_guard_nothing_is_refused():
     assert "no guard asked" in str(outcome)
 
 
+def test_a_guard_decides_for_all_rows_at_once_and_can_be_kept_out_of_it():
+    """One row that is refused changes the bits of the others; without a guard it does not."""
+    alone = tritongemm.mm(UNIFORM[:3], B, precision="fp16x3")
+    together = np.concatenate([UNIFORM[:3], HUGE[:1]])
+    changed = tritongemm.mm(together, B, precision="fp16x3")[:3]
+    assert tritongemm.last_outcome().modes == ("bf16x6",)
+    assert not np.array_equal(changed, alone)
+    exact, magnitude = UNIFORM[:3].astype(float) @ B, np.abs(UNIFORM[:3]).astype(float) @ np.abs(B)
+    bound = modes.get("fp16x3").promise(K, "fp32").relative_bound
+    for rows in (alone, changed):
+        assert (np.abs(rows - exact) <= (bound + 2.0**-40) * magnitude).all()
+    with tritongemm.unguarded():
+        np.testing.assert_array_equal(tritongemm.mm(together, B, precision="fp16x3")[:3], alone)
+
+
 def test_prepared_operands_and_products_without_triton_tell_too(monkeypatch):
     tritongemm.mm(HUGE, tritongemm.prepare(B))
     assert tritongemm.last_outcome().modes == ("bf16x6",)
