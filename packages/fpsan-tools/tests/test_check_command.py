@@ -31,10 +31,12 @@ def run(capsys, *words):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left_behind():
+def _nothing_is_left_behind(request):
     from triton.runtime import driver
     from triton.runtime.jit import JITFunction
 
+    if request.node.get_closest_marker("gpu"):
+        assert driver.active, "the first launch of a process chooses Triton's driver: before, so that it is no change"
     before = list(sys.path), sys.argv, JITFunction.run, driver._active, sys.modules["__main__"]
     yield
     assert (sys.path, sys.argv, JITFunction.run, driver._active, sys.modules["__main__"]) == before
