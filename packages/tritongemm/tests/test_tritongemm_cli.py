@@ -51,6 +51,7 @@ def {name}(a, b, c, M, N, K, sam, sak, sbk, sbn, scm, scn, LANES: tl.constexpr{d
 """
 OTHER = LANES.replace("{name}", "other")
 SPLIT = LANES.replace("LANES", "SPLIT")
+ADAPTER = "def inputs(rng):\n    pass\n\n\nkernel = reference = inputs\n"
 
 
 @pytest.fixture
@@ -153,6 +154,11 @@ def test_an_operation_that_is_not_known_exits_with_3_and_one_sentence(folder, ca
         ({}, ["--out-dtype", "int"], ["--out-dtype: 'int'"]),
         ({}, ["--precision-a", "tf23"], ["--precision-a: 'tf23' is no mode. Did you mean 'tf32'?"]),
         ({}, ["--precision-b", "tf32", "--dtype", "fp16"], ["--precision-b: mode 'tf32' takes fp32 operands"]),
+        (
+            {"x.py": ADAPTER},
+            ["x.py", "x.py"],
+            ["A: x.py is an adapter, which is audited alone"],
+        ),
         ({}, ["--template", "blocked"], ["--template: it prints an adapter and takes no other argument", "'blocked'"]),
         ({}, ["--inputs", "gauss"], ["'gauss'", "normal"]),
         ({}, ["--device", "tpu"], ["--device: 'tpu'", "Known: auto, cpu, gpu"]),
@@ -243,6 +249,29 @@ def test_an_interrupted_audit_leaves_the_old_report(folder, capsys, monkeypatch)
     assert "interrupted; reports of earlier runs are as they were" in err
     assert (folder / "reports" / "audit.json").read_text() == "old"
     assert [p.name for p in (folder / "reports").iterdir()] == ["audit.json"]
+
+
+@pytest.mark.triton
+def test_an_interrupted_evaluation_leaves_triton_as_it_was(folder, capsys, monkeypatch):
+    """Ctrl-C in the middle of a kernel: launches go where they always go, and no file is left half-written."""
+    triton = pytest.importorskip("triton")
+    from tritongemm.auditing.clock import Watch
+
+    seen, run = [], triton.runtime.jit.JITFunction.run
+
+    def press(self, machine, operation, frame):
+        seen.append(operation.name)
+        if len(seen) == 500:
+            raise KeyboardInterrupt
+
+    knobs = dict(triton.knobs.compilation.__dict__)
+    monkeypatch.setattr(Watch, "__call__", press)
+    assert main(["audit", *QUICK]) == 130
+    assert len(seen) == 500
+    assert triton.runtime.jit.JITFunction.run is run
+    assert triton.knobs.compilation.__dict__ == knobs
+    assert list(folder.iterdir()) == []
+    assert "interrupted" in capsys.readouterr().err
 
 
 @pytest.mark.triton

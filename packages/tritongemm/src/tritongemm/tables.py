@@ -111,6 +111,11 @@ def share(part: int, whole: int) -> str:
     return f"{min(99.99, max(0.01, 100 * part / whole)):.2f} %"
 
 
+def counted(n: int, word: str) -> str:
+    """A number of things: "1 trial", "12 trials"."""
+    return f"{n:,} {word}{'s' if n != 1 else ''}"
+
+
 def short(x: float) -> str:
     """A tolerance the way people write it: 1e-4, 0.01, 2.5e-6."""
     mantissa, _, exponent = f"{x:.3e}".partition("e")

@@ -271,6 +271,10 @@ def _kernels_of(module: ModuleType) -> dict[str, Any]:
 
 
 def _only_kernel(module: ModuleType, spec: str, argument: str) -> tuple[Any, str]:
+    from tritongemm.auditing.cases import is_adapter
+
+    if is_adapter(module):
+        raise UsageError(f"{argument}: {spec} is an adapter, which is audited alone: tritongemm audit {spec}.")
     fitting = {}
     kernels = _kernels_of(module)
     if len(kernels) == 1:  # Whatever is wrong with it is said when it is looked at.

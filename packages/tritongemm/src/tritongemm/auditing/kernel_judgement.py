@@ -16,12 +16,14 @@ from tritongemm.auditing.numbers import payloads_of_its_own
 from tritongemm.auditing.regions import roughly
 from tritongemm.auditing.verdict import FAIL, INCONCLUSIVE, LIMITED, PASS, Verdict
 from tritongemm.elements import ELEMENTS
-from tritongemm.tables import figure, short
+from tritongemm.tables import counted, figure, short
 
 # A slope of errors along a size above which they have a direction.
 _BIASED_SLOPE = 0.75
 _FACTORS = (-1.0, 2.0, 0.5, 4.0, 0.25, 3.0, 1 / 3, 8.0, 0.125)
 _NOTICEABLE = 1.25
+# A ratio of results that is as close to 1 is no factor but an error.
+_A_FACTOR = 1e-3
 
 
 def judge_kernel(
@@ -113,10 +115,11 @@ def _judge_outputs(v: Verdict, case: Case, side: Any, measured: list[Measured]) 
     if len(good) == len([m for m in measured if not m.meaningless]) and good:
         worst = max(good, key=lambda m: m.share)
         trials = len({(m.spec.why, tuple(m.spec.sizes.items()), m.spec.change, m.spec.seed) for m in good})
+        where = f"in {'all ' * (trials > 1)}{counted(trials, 'trial')}"
         v.sentences.append(
-            f"Rounding: {_named(side)} is within what is allowed (twice the error of the reference in the same types "
-            f"plus one rounding of {worst.dtype}) in all {trials} trials; it uses at most {100 * worst.share:.0f} % of "
-            f"it ({worst.output!r}, {_how(worst)})."
+            f"Rounding: {_named(side)} is within what is allowed (twice the error of {worst.reference_text} plus one "
+            f"rounding of {worst.dtype}) {where}; it uses at most {100 * worst.share:.0f} % of it ({worst.output!r}, "
+            f"{_how(worst)})."
         )
 
 
@@ -143,7 +146,7 @@ def _explained(case: Case, side: Any, output: str, mine: list[Measured], wrong: 
         library = ""
         if shown.library is not None:
             its = shown.library.rms if which == "rms" else shown.library.largest
-            library = f"; the reference in the same types errs by {figure(its)}"
+            library = f"; {shown.reference_text} errs by {figure(its)}"
         times = figure(error / allowed) if allowed else "infinitely many"
         said = [
             f"{name}: the {which} error of {output!r} is {figure(error)} where results are "
@@ -208,7 +211,7 @@ def _pattern(m: Measured) -> str:
         if use.sum() >= 3:
             ratio = float(np.median(got[use] / golden[use]))
             same = np.abs(got[use] - ratio * golden[use]) <= (u + 1e-5) * np.abs(ratio * golden[use])
-            if same.all() and abs(ratio - 1) > 4 * u:
+            if same.all() and abs(ratio - 1) > max(4 * u, _A_FACTOR):
                 known = next((f for f in _FACTORS if abs(ratio / f - 1) <= u + 1e-5), None)
                 factor = f"{known:.4g}" if known is not None else f"{ratio:.5g}"
                 said = f"All its results are {factor} times the right ones: a scale is wrong or applied twice. "

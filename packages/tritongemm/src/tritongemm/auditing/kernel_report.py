@@ -15,7 +15,7 @@ from tritongemm.auditing.kernel_algebra import DIFFERENT, KernelAlgebra
 from tritongemm.auditing.kernel_judgement import _how
 from tritongemm.auditing.measured import Errors, Measured, histogram_edges
 from tritongemm.auditing.verdict import Verdict
-from tritongemm.tables import Table, figure, share
+from tritongemm.tables import Table, counted, figure, share
 
 
 def kernel_document(
@@ -52,7 +52,7 @@ def kernel_document(
         Section("3. Explanation", _explanation(sides, growth)),
         _verdict(verdict),
     ]
-    summary = [*verdict.failures, *verdict.doubts, *verdict.sentences]
+    summary = verdict.summary()
     names = " and ".join(f"{s.letter}: {s.name}" for s in sides) if len(sides) > 1 else case.name
     return Document(f"Audit of {names}", verdict.status, summary, lead, sections)
 
@@ -72,10 +72,11 @@ def _algebra(a: KernelAlgebra, sides: Sequence[Any]) -> Section:
             if agree
             else f"the largest difference is {figure(worst.formula_error)} of the results"
         )
+        many = "" if len(known) == 1 else "all " if agree else "some of "
         numbers = [
             f"Without rounding (every operation in float64) {sides[0].name} "
-            f"{'agrees with' if agree else 'differs from'} the reference in {'all' if agree else 'some of'} "
-            f"{len(known)} comparisons; {size}, {_how(worst)}."
+            f"{'agrees with' if agree else 'differs from'} the reference in {many}"
+            f"{counted(len(known), 'comparison')}; {size}, {_how(worst)}."
         ]
     payloads = [text for text in (a.text, a.reason[:1].upper() + a.reason[1:], *a.findings) if text]
     own = a.status == DIFFERENT and agree
@@ -95,9 +96,10 @@ def _rounding(case: Case, sides: Sequence[Any]) -> list[str | Table | Plot]:
             mine = [m for m in side.measured if m.output == output]
             items.append(_trials(case, side, output, mine))
     items.append(
-        "Errors are against float64 from the same inputs. Allowed is twice the error of the reference in the same "
-        "types (or what moving every input by one fp32 rounding does, where that is more), plus one rounding of the "
-        "output's type. Outside: of torch.testing's tolerance for the type, or the one that was given."
+        "Errors are against float64 from the same inputs. Allowed is twice the error of the reference in the types of "
+        "the inputs, or in fp32 where it lacks these (or what moving every input by one fp32 rounding does, where that "
+        "is more), plus one rounding of the output's type. Outside: of torch.testing's tolerance for the type, or the "
+        "one that was given."
     )
     items += [_histogram(sides)] if any(s.measured for s in sides) else []
     return items
@@ -145,7 +147,7 @@ def _histogram(sides: Sequence[Any]) -> Plot:
             continue
         series += _steps(f"{side.letter}: {side.name}, {first.output}", first.own, "line", number)
         if number == 0 and first.library is not None:
-            series += _steps("the reference in the same types", first.library, "dashed", 2)
+            series += _steps(first.reference_text, first.library, "dashed", 2)
     return Plot(
         "How large the errors are, inputs as drawn",
         "|error| in roundings of the result: |e| / (u·|result|)",
@@ -218,8 +220,7 @@ def _growth_plot(g: Any, name: str) -> Plot:
 
 
 def _verdict(v: Verdict) -> Section:
-    items: list[str | Table | Plot] = [*v.failures, *v.doubts, *v.sentences]
-    items += [f"Not covered: {text}" for text in v.limitations]
+    items: list[str | Table | Plot] = [*v.summary()]
     items += [f"Note: {text}" for text in v.notes]
     return Section(f"4. Verdict: {v.status}", items)
 

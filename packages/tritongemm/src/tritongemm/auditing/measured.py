@@ -94,6 +94,7 @@ class Measured:
         wrong: Where errors are beyond all tolerance, for a diagnosis.
         values: The kernel's results, and golden ones, of a small trial.
         problem: Why there is nothing to measure: another shape or type.
+        library_dtype: Type of the reference's results, where it is another one.
     """
 
     spec: Spec
@@ -112,6 +113,12 @@ class Measured:
     wrong: Array = field(default_factory=lambda: np.zeros(0, bool), repr=False)
     values: tuple[Array, Array] = field(default_factory=lambda: (np.zeros(0), np.zeros(0)), repr=False)
     problem: str = ""
+    library_dtype: str = ""
+
+    @property
+    def reference_text(self) -> str:
+        """The reference that the gate looks at, in words."""
+        return f"the reference in {self.library_dtype or 'the same types'}"
 
     @property
     def floor(self) -> float:
@@ -220,6 +227,7 @@ def measure(
         float(shift.max(initial=0.0)),
         worst, share, error, wrong,
         (own.values, golden) if keep else (np.zeros(0), np.zeros(0)),
+        library_dtype=library.dtype if library is not None and library.dtype != dtype else "",
     )  # fmt: skip
 
 

@@ -53,8 +53,8 @@ def document(
     if rounding is not None:
         sections += [_rounding(contestants, rounding), _explanation(contestants, rounding)]
     sections.append(_verdict(verdict))
-    summary = [*verdict.failures, *verdict.doubts, *verdict.sentences]
-    return Document(f"Audit of A: {first.name} and B: {second.name}", verdict.status, summary, lead, sections)
+    title = f"Audit of A: {first.name} and B: {second.name}"
+    return Document(title, verdict.status, verdict.summary(), lead, sections)
 
 
 def _algebra(contestants: tuple[Contestant, Contestant], e: AlgebraEvidence) -> Section:
@@ -287,7 +287,6 @@ def _explanation(contestants: tuple[Contestant, Contestant], e: RoundingEvidence
 
 
 def _verdict(v: Verdict) -> Section:
-    items: list[str | Table | Plot] = [*v.failures, *v.doubts, *v.sentences]
-    items += [f"Not covered: {text}" for text in v.limitations]
+    items: list[str | Table | Plot] = [*v.summary()]
     items += [f"Note: {text}" for text in v.notes]
     return Section(f"4. Verdict: {v.status}", items)

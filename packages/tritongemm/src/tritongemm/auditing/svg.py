@@ -27,8 +27,8 @@ def svg(plot: Plot) -> str:
     ]
     if not points:
         return f"<p>{escape(plot.title)}: nothing to show.</p>"
-    x_low, x_high = _padded([p[0] for p in points])
-    y_low, y_high = _padded([p[1] for p in points])
+    x_low, x_high = _padded([p[0] for p in points], whole=True)
+    y_low, y_high = _padded([p[1] for p in points], whole=plot.y_base is not None)
     if plot.y_base is None:
         y_low = min(0.0, min(p[1] for p in points))
 
@@ -63,10 +63,14 @@ def svg(plot: Plot) -> str:
     return f'<div class="legend">{legend}</div><div class="plot" tabindex="0">{"".join(parts)}</div>'
 
 
-def _padded(values: list[float]) -> tuple[float, float]:
+def _padded(values: list[float], *, whole: bool) -> tuple[float, float]:
+    """The range of an axis; one of exponents holds two whole ones at least, for its ticks."""
     low, high = min(values), max(values)
     room = 0.04 * (high - low) or 0.5
-    return low - room, high + room
+    low, high = low - room, high + room
+    if whole and math.floor(high) - math.ceil(low) < 1:
+        low, high = math.floor(low), math.ceil(high)
+    return low, high
 
 
 def _ticks(low: float, high: float, *, whole: bool) -> list[float]:

@@ -57,6 +57,11 @@ class Verdict:
         """What the command exits with."""
         return EXIT_CODES[self.status]
 
+    def summary(self) -> list[str]:
+        """What it rests on and what it leaves out, in sentences."""
+        left_out = [f"Not covered: {text}" for text in self.limitations]
+        return [*self.failures, *self.doubts, *self.sentences, *left_out]
+
 
 def judge(
     contestants: tuple[Contestant, Contestant],
