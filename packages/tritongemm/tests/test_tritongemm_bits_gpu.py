@@ -202,3 +202,19 @@ def test_tf32_even_rounds_every_kind_of_number_as_cublas_does():
     finally:
         torch.backends.cuda.matmul.allow_tf32 = False
     np.testing.assert_array_equal(bits(dispatch.product(x, y, mode="tf32_even")), bits(want))
+
+
+@pytest.mark.parametrize("mode", [name for name, mode in modes.MODES.items() if "fp32" in mode.operands])
+def test_nan_of_every_kind_have_the_predicted_bits_by_every_kernel(mode):
+    """Among them those that nothing but their last bits tells from infinities, which a cut makes infinities."""
+    patterns = [0x7F800001, 0xFF800001, 0x7F801FFF, 0x7F802000, 0x7FC00000, 0x7FFFFFFF, 0xFFC00000, 0x7F800000]
+    a, b = np.zeros((64, 64), np.uint32), np.zeros((64, 64), np.uint32)
+    a[: len(patterns), 0], b[:, 0] = patterns, np.float32(1).view(np.uint32)
+    want = bits(modes.get(mode).predict(typed(a, "fp32"), typed(b.T.copy(), "fp32")))
+    x, y = tensor(a, "fp32"), tensor(b, "fp32").t()
+    product = Operands.of(x, y, modes.get(mode), epilogue=Epilogue())
+    for candidate in dispatch.CANDIDATES:
+        if candidate.supports(product, None):
+            config = candidate.configure(product)
+            got = dispatch.product(x, y, mode=mode, config=config, invariant=False)
+            np.testing.assert_array_equal(bits(got), want, err_msg=str(config))

@@ -187,6 +187,27 @@ def test_to_tf32_even_is_the_rounding_of_the_format(values):
     np.testing.assert_array_equal(bits(modes.to_tf32_even(x)[~finite]), bits(x[~finite]))
 
 
+# What an H200 made of A's NaN whose last 13 bits alone tell them from infinities, times one.
+NAN_OF_LOW_BITS = {
+    "ieee": "nan", "tf32": "inf", "tf32_rounded": "nan", "tf32_even": "nan", "tf32x3": "inf", "bf16x3": "nan",
+    "bf16x6": "nan", "bf16x6_chained": "nan", "fp16x3": "nan", "int8x6": "nan", "auto": "nan",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [name for name, mode in modes.MODES.items() if "fp32" in mode.operands])
+def test_nan_that_only_low_bits_tell(mode):
+    """The tensor core cuts them off; modes that round or split see a NaN first. Quiet NaN are NaN everywhere."""
+    low = np.array([[0x7F800001], [0xFF800001], [0x7F801FFF]], np.uint32).view(np.float32)
+    quiet = np.array([[0x7F802000], [0x7FC00000], [0x7FFFFFFF], [0xFFC00000]], np.uint32).view(np.float32)
+    one = np.ones((1, 1), np.float32)
+    got = modes.get(mode).predict(low, one)[:, 0]
+    if NAN_OF_LOW_BITS[mode] == "inf":
+        np.testing.assert_array_equal(got, [np.inf, -np.inf, np.inf])
+    else:
+        assert np.isnan(got).all()
+    assert np.isnan(modes.get(mode).predict(quiet, one)).all()
+
+
 def test_to_tf32_even_at_every_tie():
     """All ties of one binade, both neighbours of each, and the largest numbers."""
     ties = np.arange(0x3F801000, 0x40000000, 0x2000, dtype=np.uint32)

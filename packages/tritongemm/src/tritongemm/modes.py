@@ -6,6 +6,10 @@ these bits for any shape, tile, number of warps and stages. `Mode.predict` gives
 
 The accumulator is what is promised: the sum before scales, alpha, beta, bias, activation and the rounding to the
 result's type (`tritongemm.kernels.epilogue`). Zero sums are +0.
+
+NaN and infinities come out as fp32 arithmetic says, with one exception: `tf32` and `tf32x3` let the tensor core cut the
+last 13 bits of operands, and a NaN that nothing else tells from an infinity becomes one. NaN that arithmetic makes are
+not among these.
 """
 
 from __future__ import annotations
@@ -116,6 +120,8 @@ class OnUnit:
             return np.zeros((a.shape[0], b.shape[1]), np.float32)
         if self.dot.prepare:
             a, b = ROUNDINGS[self.dot.prepare](a), ROUNDINGS[self.dot.prepare](b)
+        elif self.multiplied == "tf32":
+            a, b = cut_nan(a), cut_nan(b)
         keys = (_UNIT_KEYS[types[0]], _UNIT_KEYS[types[1]]) if self.inputs is None else (self.inputs, self.inputs)
         # A schedule of tl.dot chooses among the architecture's instructions.
         unit = HOPPER if self.inputs != "fp32" else "hopper"
@@ -299,6 +305,7 @@ _FORMATS = {key: ELEMENTS[name].format for name, key in _UNIT_KEYS.items()} | {"
 
 # --------------------------------------------------------------------------------------------------- parts of operands
 _TF32_DROPPED = 13
+_TF32_MASK = np.uint32(0xFFFFFFFF << _TF32_DROPPED & 0xFFFFFFFF)
 _BF16_DROPPED = 16
 
 SIX_PRODUCTS = ((1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0))
@@ -308,13 +315,26 @@ SIX_PRODUCTS = ((1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0))
 def to_tf32(x: Array) -> Array:
     """To the nearest tf32 number, ties away from zero, as `cvt.rna.tf32.f32` rounds; infinities and NaN are kept."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    half, mask = np.uint32(1 << (_TF32_DROPPED - 1)), np.uint32(0xFFFFFFFF << _TF32_DROPPED & 0xFFFFFFFF)
-    return np.where(np.isfinite(x), ((bits + half) & mask).view(np.float32), x)
+    half = np.uint32(1 << (_TF32_DROPPED - 1))
+    return np.where(np.isfinite(x), ((bits + half) & _TF32_MASK).view(np.float32), _quiet(x))
 
 
 def to_tf32_even(x: Array) -> Array:
     """To the nearest tf32 number, ties to even, as cuBLAS and the copy engine round; infinities and NaN are kept."""
-    return np.where(np.isfinite(x), _nearest_even(x, _TF32_DROPPED), x)
+    return np.where(np.isfinite(x), _nearest_even(x, _TF32_DROPPED), _quiet(x))
+
+
+def cut_nan(x: Array) -> Array:
+    """Operands with their NaN as the tensor core sees them when it cuts to tf32: one that nothing but its last 13 bits
+    tells from an infinity becomes that infinity. The usual NaN (quiet ones) stay NaN."""
+    cut = (np.ascontiguousarray(x, np.float32).view(np.uint32) & _TF32_MASK).view(np.float32)
+    return np.where(np.isnan(x) & np.isinf(cut), cut, x)
+
+
+def _quiet(x: Array) -> Array:
+    """Infinities, and NaN with the bit that no cut takes away."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    return np.where(np.isnan(x), bits | np.uint32(0x00400000), bits).view(np.float32)
 
 
 ROUNDINGS: dict[str, Callable[[Array], Array]] = {"tf32": to_tf32, "tf32_even": to_tf32_even}

@@ -12,8 +12,9 @@ import triton.language as tl
 
 @triton.jit
 def nearest_tf32(x):
-    """fp32 numbers rounded to tf32, to nearest, ties away from zero."""
-    return tl.inline_asm_elementwise("cvt.rna.tf32.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
+    """fp32 numbers rounded to tf32, to nearest, ties away from zero; NaN as `even_tf32` has it."""
+    rounded = tl.inline_asm_elementwise("cvt.rna.tf32.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
+    return tl.where(x == x, rounded.to(tl.uint32, bitcast=True), 0x7FFFFFFF).to(tl.float32, bitcast=True)
 
 
 @triton.jit
