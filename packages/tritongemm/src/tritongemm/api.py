@@ -407,7 +407,7 @@ def scaled_mm(
         activation: "relu", "gelu", "silu" or None.
         deterministic: See `mm`.
         invariant: See `mm`.
-        config: See `mm`.
+        config: See `mm`; for scaled products nothing is searched for or kept.
 
     Returns:
         `out`, or a new (M, N) matrix.
@@ -477,11 +477,11 @@ def grouped_mm(
         list_a: (M_i, K_i) matrices of one type.
         list_b: (K_i, N_i) matrices of that type.
         outs: (M_i, N_i) matrices to write to, apart from all operands; new ones if not given.
-        precision: See `mm`; not "auto".
+        precision: A mode that `tl.dot` computes: not "auto", "fp16x3" or "int8x6".
         alpha: See `mm`.
         activation: See `mm`.
         out_dtype: See `mm`.
-        config: See `mm`.
+        config: A configuration of kernel "grouped", or None.
 
     Returns:
         `outs`, or new matrices, in order.
