@@ -27,7 +27,6 @@ PIECE = 1024
 """Numbers of a row that a warpgroup has in one tensor; a row is held in registers, in several of them."""
 
 _PIECE = gl.constexpr(PIECE)
-_ROWS = gl.constexpr(2)
 
 
 @aggregate
@@ -99,9 +98,25 @@ def cut_digits(xs, shift, r, live, parts, pitch, part):
 
 
 @gluon.jit
+def load_rows(cutting, r, depth, K, stride):
+    """Rows in pieces, zeros beyond K and M."""
+    from_x = cutting.x + r.to(gl.int64)[:, None] * stride
+    xs = ()
+    for p in gl.static_range(cutting.PIECES):
+        k = depth + p * _PIECE
+        live = (r < cutting.M)[:, None] & (k < K)[None, :]
+        xs += (gl.load(from_x + k[None, :], mask=live, other=0.0),)  # type: ignore[assignment]
+    return xs
+
+
+@gluon.jit
 def cut_rows(cutting, group: gl.constexpr, GROUPS: gl.constexpr, BM: gl.constexpr):
-    """A warpgroup's share of the rows, two at a time in each program of a cluster."""
-    ROWS: gl.constexpr = _ROWS * gl.num_ctas()
+    """A warpgroup's share of the rows, one at a time in each program of a cluster.
+
+    The next row is loaded before one is cut. A row is counted when the one after it is cut, since a fence would wait for
+    stores that have just been issued.
+    """
+    ROWS: gl.constexpr = gl.num_ctas()
     LAYOUT: gl.constexpr = gl.BlockedLayout(
         [1, 8], [1, 32], [1, 4], [1, 0], cga_layout=[[1, 0]] if gl.num_ctas() == 2 else []
     )
@@ -115,42 +130,50 @@ def cut_rows(cutting, group: gl.constexpr, GROUPS: gl.constexpr, BM: gl.constexp
         K = K // 16 * 16
         stride = stride // 4 * 4
     depth = gl.arange(0, _PIECE, gl.SliceLayout(0, LAYOUT))
-    worker = gl.program_id(0) * GROUPS + group
+    inside = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
+    step = cutting.programs * GROUPS * ROWS
+    begin = cutting.first + (gl.program_id(0) * GROUPS + group) * ROWS
     end = gl.where(gl.program_id(0) < cutting.programs, cutting.M, 0)
-    for start in range(cutting.first + worker * ROWS, end, cutting.programs * GROUPS * ROWS):
-        r = start + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
-        live = r < cutting.M
-        from_x = cutting.x + r.to(gl.int64)[:, None] * stride
-        xs = ()
-        marks = gl.zeros([ROWS, _PIECE], gl.float32, LAYOUT)
-        running = gl.zeros([ROWS, _PIECE], gl.float32, LAYOUT)
-        for p in gl.static_range(cutting.PIECES):
-            k = depth + p * _PIECE
-            xs += (gl.load(from_x + k[None, :], mask=live[:, None] & (k < K)[None, :], other=0.0),)  # type: ignore[assignment]
-        finite = ()
-        for p in gl.static_range(cutting.PIECES):
-            x, mark = finite_part(xs[p], KIND)
-            finite += (x,)  # type: ignore[assignment]
-            running = gl.maximum(running, gl.abs(x))
-            marks += mark
-        largest = gl.max(running, 1)
-        shift = shift_for(largest, KIND)
-        small = flag_of(gl.sum(marks, 1))
-        if KIND == "int8":
-            energy = cut_digits(finite, shift, r, live, cutting.parts, pitch, part)
-            energy = gl.convert_layout(energy, r.type.layout).to(gl.int64)
-            gl.store(cutting.energy + r, gl.where(largest > 0, energy, _ROW_OF_ZEROS), mask=live)
-        else:
-            at = cutting.parts + r.to(gl.int64)[:, None] * pitch
-            counts = gl.zeros([ROWS, _PIECE], gl.int32, LAYOUT)
+    if begin < end:
+        ahead = load_rows(cutting, begin + inside, depth, K, stride)
+        for start in range(begin, end, step):
+            r = start + inside
+            live = r < cutting.M
+            xs = ahead
+            ahead = load_rows(cutting, r + step, depth, K, stride)
+            marks = gl.zeros([ROWS, _PIECE], gl.float32, LAYOUT)
+            running = gl.zeros([ROWS, _PIECE], gl.float32, LAYOUT)
+            finite = ()
             for p in gl.static_range(cutting.PIECES):
-                k = depth + p * _PIECE
-                stored = live[:, None] & (k < pitch)[None, :]
-                counts += store_parts(finite[p], shift[:, None], at + k[None, :], part, stored, KIND)
-            small += gl.sum(counts, 1)
-        gl.store(cutting.exponents + r, exponent_for(shift, KIND), mask=live)
-        gl.store(cutting.small + r, small, mask=live)
-        # What this warpgroup wrote is there for every copy engine before the count says so.
-        gl.inline_asm("fence.proxy.async.global;", "~{memory}")
-        gl.barrier()
-        gl.atomic_add(cutting.ready + r // BM, gl.full([ROWS], 1, gl.int32, r.type.layout), mask=live, sem="release")
+                x, mark = finite_part(xs[p], KIND)
+                finite += (x,)  # type: ignore[assignment]
+                running = gl.maximum(running, gl.abs(x))
+                marks += mark
+            largest = gl.max(running, 1)
+            count(cutting, r - step, start > begin, BM)
+            shift = shift_for(largest, KIND)
+            small = flag_of(gl.sum(marks, 1))
+            if KIND == "int8":
+                energy = cut_digits(finite, shift, r, live, cutting.parts, pitch, part)
+                energy = gl.convert_layout(energy, r.type.layout).to(gl.int64)
+                gl.store(cutting.energy + r, gl.where(largest > 0, energy, _ROW_OF_ZEROS), mask=live)
+            else:
+                at = cutting.parts + r.to(gl.int64)[:, None] * pitch
+                counts = gl.zeros([ROWS, _PIECE], gl.int32, LAYOUT)
+                for p in gl.static_range(cutting.PIECES):
+                    k = depth + p * _PIECE
+                    stored = live[:, None] & (k < pitch)[None, :]
+                    counts += store_parts(finite[p], shift[:, None], at + k[None, :], part, stored, KIND)
+                small += gl.sum(counts, 1)
+            gl.store(cutting.exponents + r, exponent_for(shift, KIND), mask=live)
+            gl.store(cutting.small + r, small, mask=live)
+        count(cutting, begin + (end - 1 - begin) // step * step + inside, True, BM)
+
+
+@gluon.jit
+def count(cutting, r, there, BM: gl.constexpr):
+    """Tells that rows are cut, if they are there, after every copy engine would see what this warpgroup wrote."""
+    gl.inline_asm("fence.proxy.async.global;", "~{memory}")
+    gl.barrier()
+    one = gl.full(r.shape, 1, gl.int32, r.type.layout)
+    gl.atomic_add(cutting.ready + r // BM, one, mask=(r < cutting.M) & there, sem="release")

@@ -155,7 +155,7 @@ _AHEAD = True
 
 # Measured on an H200, per multiprocessor and clock: numbers that it cuts into parts of a kind while others multiply,
 # and products of fp32 numbers by way of parts.
-_CUT_RATE = {"fp16": 4.0, "int8": 3.0, "bf16": 3.0}
+_CUT_RATE = {"fp16": 2.0, "int8": 1.8, "bf16": 2.2}
 _PRODUCT_RATE = {"fp16": 2048 / 3, "int8": 0.84 * 4096 / 6, "bf16": 2048 / 6}
 # Rows that are longer do not fit the registers of a warpgroup.
 _MOST_PIECES = 8
