@@ -435,7 +435,7 @@ def _stages(result_bytes: int) -> int:
 def configure(operands: Operands) -> Config:
     """Tiles of 128 rows, or of 256 for two programs that load B together."""
     return Config(
-        kernel=NAME, block_m=128, block_n=BLOCK_N.value, block_k=BLOCK_K.value, group_m=8,
+        kernel=NAME, block_m=128, block_n=BLOCK_N.value, block_k=BLOCK_K.value, group_m=16,
         stages=_stages(operands.out.element_size()), warps=4,
     )  # fmt: skip
 
@@ -449,7 +449,8 @@ def supports(operands: Operands, config: Config | None) -> bool:
     if operands.out.stride(-1) != 1 or str(operands.out.dtype) == "torch.float64":
         return False
     if config is None:
-        return False
+        tiles = -(-operands.M // 128) * -(-operands.N // BLOCK_N.value)
+        return tiles >= multiprocessors(operands.out.device.index)
     return (
         config.block_n == BLOCK_N.value
         and config.block_k == BLOCK_K.value
@@ -462,7 +463,7 @@ def supports(operands: Operands, config: Config | None) -> bool:
 
 def supports_blocks(operands: Operands, scale_a: Any, scale_b: Any, config: Config | None) -> bool:
     """Whether the kernel takes a product with scales of blocks."""
-    return supports(operands, config)
+    return config is not None and supports(operands, config)
 
 
 def run_blocks(operands: Operands, scale_a: Any, scale_b: Any, config: Config | None) -> None:
