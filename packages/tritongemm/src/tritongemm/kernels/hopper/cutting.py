@@ -113,8 +113,8 @@ def load_rows(cutting, r, depth, K, stride):
 def cut_rows(cutting, group: gl.constexpr, GROUPS: gl.constexpr, BM: gl.constexpr):
     """A warpgroup's share of the rows, one at a time in each program of a cluster.
 
-    The next row is loaded before one is cut. A row is counted when the one after it is cut, since a fence would wait for
-    stores that have just been issued.
+    The next row is loaded before one is cut. A row is counted when the one after it is cut, since a fence would wait
+    for stores that have just been issued.
     """
     ROWS: gl.constexpr = gl.num_ctas()
     LAYOUT: gl.constexpr = gl.BlockedLayout(
