@@ -214,25 +214,8 @@ def test_payloads_of_a_pytorch_reference_are_compared():
 @pytest.mark.parametrize("mistake", ["none", "sum forgotten"])
 def test_gradients_are_audited(mistake):
     torch = pytest.importorskip("torch")
-
-    class Softmax(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            y = ck.softmax(x)
-            ctx.save_for_backward(y)
-            return y
-
-        @staticmethod
-        def backward(ctx, dy):
-            (y,) = ctx.saved_tensors
-            dx = torch.empty_like(y)
-            ck.softmax_gradient_kernel[(y.shape[0],)](
-                y, dy.contiguous(), dx, y.shape[1], y.stride(0), MISTAKE=mistake, BLOCK=64
-            )
-            return dx
-
     result = audit(
-        lambda x: Softmax.apply(x), lambda x: torch.softmax(x, 1),
+        ck.differentiable_softmax(mistake), lambda x: torch.softmax(x, 1),
         lambda rng, m=5, n=48: {"x": torch.from_numpy(rng.standard_normal((m, n)).astype(np.float32))},
         gradients=["x"],
     )  # fmt: skip
@@ -554,3 +537,27 @@ def test_payloads_that_differ_without_numbers_to_tell_are_no_mistake():
         algebra = KernelAlgebra(DIFFERENT, "the reference", "They differ.", unsanitised=uncovered)
         verdict = judge_kernel(SimpleNamespace(tiles={}, sizes={}), algebra, [side], (), 1, 1)
         assert verdict.status == status, verdict
+
+
+def test_results_that_cancel_to_nothing_are_no_mistake_and_garbage_is():
+    """Where everything should be zero a rounding has no size to be compared with but the usual one."""
+
+    def shaken(by):
+        def kernel(x, y):
+            np.subtract(x, x.mean(axis=1, keepdims=True), out=y)
+            if x.shape[1] == 1:
+                y += np.float32(by)
+
+        return kernel
+
+    def centred(x):
+        return x - x.mean(axis=1, keepdims=True)
+
+    def inputs(rng, rows=5, columns=48):
+        x = rng.standard_normal((rows, columns)).astype(np.float32)
+        return {"x": x, "y": np.zeros_like(x)}
+
+    fine = audit(shaken(1e-6), centred, inputs)
+    assert fine.status == "PASS WITH LIMITATIONS", str(fine)
+    assert "(the smallest: 'y')" in " ".join(fine.verdict.limitations)
+    assert audit(shaken(0.5), centred, inputs).status == "FAIL"

@@ -101,11 +101,16 @@ def test_a_gluon_kernel_that_cannot_be_launched_is_told_and_how_to(torch):
         ("relu", "FAIL", "as after a relu"),
     ],
 )
-def test_numbers_decide_where_payloads_are_a_kernels_own(torch, how, status, words):
+def test_numbers_decide_where_payloads_are_a_kernels_own(torch, monkeypatch, how, status, words):
     import tritongemm_audit_kernels as kernels
 
     import tritongemm
+    from tritongemm.auditing import algebra, rounding, sweep
 
+    shapes = algebra.shapes_to_try
+    monkeypatch.setattr(algebra, "shapes_to_try", lambda *given: shapes(*given)[: algebra.ESSENTIAL])
+    monkeypatch.setattr(sweep, "SWEEP", {})
+    monkeypatch.setattr(rounding, "measure_growth", lambda *given: [])
     result = tritongemm.audit(
         kernels.epilogue_kernel, "blocked", M=70, N=66, K=190, device="gpu", max_time=600,
         choices_a=tritongemm.Choices({"HOW": how}), choices_b=tritongemm.Choices({"BLOCK_M": 16, "BLOCK_N": 16}),
@@ -159,6 +164,24 @@ def test_kernels_of_any_signature_are_audited(torch, mistake, status, words):
     assert side.reruns == 0
     assert side.launched == 1
     assert any(m.spec.why == "production" for m in side.measured)
+
+
+@pytest.mark.fpsan
+def test_gradients_are_audited_on_a_gpu(torch):
+    """What the forward pass keeps is rounded, and the backward pass runs in a thread of PyTorch's."""
+    import tritongemm_case_kernels as ck
+
+    import tritongemm
+
+    def rows(rng, rows=5, columns=60):
+        return {"x": torch.from_numpy(rng.standard_normal((rows, columns)).astype(np.float32))}
+
+    result = tritongemm.audit_kernel(
+        ck.differentiable_softmax(), lambda x: torch.softmax(x, 1), rows, gradients=["x"], distributions=["large"],
+        device="gpu",
+    )  # fmt: skip
+    assert result.status == "PASS WITH LIMITATIONS", str(result)
+    assert {m.output for m in result.sides[0].measured} == {"result", "dx"}
 
 
 def test_functions_of_any_signature_are_audited(torch):

@@ -65,6 +65,32 @@ def softmax_gradient_kernel(y_ptr, dy_ptr, dx_ptr, columns, stride, MISTAKE: tl.
     tl.store(dx_ptr + at, y * (dy - inner), mask=live)
 
 
+def differentiable_softmax(mistake="none"):
+    """A softmax of rows for PyTorch's autograd, with a kernel for its gradient."""
+    import torch
+
+    class Softmax(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = softmax(x)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, dy):
+            (y,) = ctx.saved_tensors
+            dx = torch.empty_like(y)
+            softmax_gradient_kernel[(y.shape[0],)](
+                y, dy.contiguous(), dx, y.shape[1], y.stride(0), MISTAKE=mistake, BLOCK=64
+            )
+            return dx
+
+    def softmax_of_rows(x):
+        return Softmax.apply(x)
+
+    return softmax_of_rows
+
+
 @triton.jit
 def rms_norm_kernel(x_ptr, w_ptr, y_ptr, columns, stride, eps, MISTAKE: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0)

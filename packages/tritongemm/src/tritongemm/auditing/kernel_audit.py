@@ -464,6 +464,7 @@ class _Run:
                 continue
             exact = self._exact(side, inputs, spec)
             small = sum(v.values.size for v in result.outputs.values()) <= _SMALL
+            usual = {m.output: m.rms for m in side.measured if m.spec.why == GIVEN}
             for mine, (its, own, right) in pairs.items():
                 side.measured.append(
                     measure(
@@ -476,7 +477,9 @@ class _Run:
                         self.tolerance,
                         exact[mine].values if exact is not None and mine in exact else None,
                         keep=small,
-                        several=side.launched > 1,
+                        usual=usual.get(mine, 0.0),
+                        # What a forward pass keeps for the backward one is rounded too.
+                        several=side.launched > 1 or bool(self.gradients),
                     )
                 )
 

@@ -87,7 +87,7 @@ def _judge_side(v: Verdict, case: Case, side: Any) -> None:
     if unclear:
         where = "; ".join(f"{how}: {', '.join(dict.fromkeys(names))}" for how, names in unclear.items())
         v.limitations.append(
-            f"The reference's own rounding is more than a tenth of the results in some trials of {name}, where little "
+            f"In some trials of {name} results are no larger than the reference's own rounding may be, so that little "
             f"can be said ({where})."
         )
     _judge_outputs(v, case, side, measured)

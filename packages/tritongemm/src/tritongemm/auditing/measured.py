@@ -25,6 +25,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 ALLOWED_RATIO = 2.0
 # A reference that is further off than this share of the results' size says nothing.
 MEANINGLESS = 0.1
+# Where all results should be zero, and usually are of another size, errors below this share of that size are rounding.
+_NOTHING = 1e-3
 # The largest of many random errors is about this many times their rms; that alone is no mistake.
 _PEAK = 5.0
 # In float64 arithmetic a kernel may differ from the reference by the roundings of what it stores, and of constants.
@@ -95,6 +97,7 @@ class Measured:
         values: The kernel's results, and golden ones, of a small trial.
         problem: Why there is nothing to measure: another shape or type.
         library_dtype: Type of the reference's results, where it is another one.
+        usual: Root mean square of the results as drawn.
     """
 
     spec: Spec
@@ -114,6 +117,7 @@ class Measured:
     values: tuple[Array, Array] = field(default_factory=lambda: (np.zeros(0), np.zeros(0)), repr=False)
     problem: str = ""
     library_dtype: str = ""
+    usual: float = 0.0
 
     @property
     def reference_text(self) -> str:
@@ -137,8 +141,10 @@ class Measured:
 
     @property
     def meaningless(self) -> bool:
-        """Whether the reference itself is too far off to judge by."""
+        """Whether the reference itself is too far off to judge by, or all results cancel to zero but for rounding."""
         library = self.library
+        if self.rms == 0:
+            return 0 < self.own.largest <= _NOTHING * self.usual and not self.own.special
         return library is not None and self.rms > 0 and library.rms > MEANINGLESS * self.rms
 
     @property
@@ -167,6 +173,7 @@ def measure(
     exact: Array | None = None,
     keep: bool = False,
     several: bool = False,
+    usual: float = 0.0,
 ) -> Measured:
     """Measures one output.
 
@@ -181,6 +188,7 @@ def measure(
         exact: The kernel's results when it runs without rounding.
         keep: Whether to keep the values.
         several: Whether several kernels hand results to each other, which rounds them also where nothing else does.
+        usual: Root mean square of the results as drawn.
 
     Returns:
         The figures.
@@ -228,6 +236,7 @@ def measure(
         worst, share, error, wrong,
         (own.values, golden) if keep else (np.zeros(0), np.zeros(0)),
         library_dtype=library.dtype if library is not None and library.dtype != dtype else "",
+        usual=usual,
     )  # fmt: skip
 
 
