@@ -277,3 +277,16 @@ def test_torch_tensors_are_compared_too():
 
 def test_it_is_public():
     assert tritongemm.assert_close is assert_close
+
+
+def test_products_in_float64_are_judged_by_its_own_roundoff():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((40, 300)), rng.standard_normal((300, 30))
+    assert_close(a @ b, a, b)
+    assert_close(np.einsum("mk,kn->mn", a, b), a, b)
+    with pytest.raises(AssertionError, match=r"any order of 300 products in fp64"):
+        assert_close((a.astype(np.float32) @ b.astype(np.float32)).astype(np.float64), a, b)
+    wrong = a @ b
+    wrong[7, 3] -= 1e-6 * a[7, 0] * b[0, 3]
+    with pytest.raises(AssertionError, match="1 of 1,200 outputs"):
+        assert_close(wrong, a, b)

@@ -236,7 +236,7 @@ def assert_close(
     Use it instead of `allclose`: no tolerance is given, it follows from K, from the operands and from the types.
 
     Args:
-        actual: (M, N) results, fp32, fp16 or bf16; NumPy or torch, CPU or GPU; or (B, M, N).
+        actual: (M, N) results, fp64, fp32, fp16 or bf16; NumPy or torch, CPU or GPU; or (B, M, N).
         a: (M, K) operand, or (B, M, K).
         b: (K, N) operand, or (B, K, N).
         precision: The mode whose rounding is allowed: "ieee" (any order of fp32 additions of exact or fp32-rounded
