@@ -228,6 +228,9 @@ def test_bounds_of_tensor_cores_hold_for_subnormal_operands():
         errors = ErrorAccumulator("p", 64, order=order)
         errors.add(made.simulate(a, b), golden, magnitude, largest=(row, column))
         assert errors.report().bound_exceeded == 0
+    anything = measure(UnitOrder(matrix_units.chain(), "fp16").simulate(a, b), a.astype("f2"), b.astype("f2"))
+    assert anything.bound_exceeded == 0
+    assert anything.order == "any order of summation"
 
 
 def test_a_mode_that_scales_has_a_bound_where_operands_are_known():

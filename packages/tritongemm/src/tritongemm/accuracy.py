@@ -578,7 +578,8 @@ def measure(
         a: (M, K) operand.
         b: (K, N) operand.
         name: What to call the product in the report; the function's name if there is one.
-        order: The order in which it was summed, for its bound; without one, the bound that holds for any order.
+        order: The order in which it was summed, for its bound; without one, the bound that holds for any order, of
+            16-bit operands on a matrix unit too.
         precision: Instead of an order, the precision mode whose promise is its bound; see `tritongemm.modes`.
         tolerance: The test to count failures of; atol = rtol = 1e-4 if not given.
         library: A library's fp32 product of the same operands, to be counted against too.
@@ -600,13 +601,16 @@ def measure(
                 "tritongemm.assert_close judges such products."
             )
     kinds = {argument: dtype_of(x, argument) for argument, x in given}
+    from tritongemm.auditing.implied_orders import AnyOrder, ModeOrder
+
+    operands = name_of(kinds["a"])
     if precision is not None:
         if order is not None:
             raise UsageError("order, precision: give one of them; a precision mode has its own bound.")
-        from tritongemm.auditing.implied_orders import ModeOrder
-
-        order = ModeOrder(precision, name_of(kinds["a"]))
+        order = ModeOrder(precision, operands)
         order.relative_bound(1)  # There may be no such mode.
+    elif order is None:
+        order = AnyOrder(operands)  # On a matrix unit too, where the operands are of 16 bits.
     if tuple(c.shape) != (a.shape[0], b.shape[1]):
         raise UsageError(f"c: shape {tuple(c.shape)}, but a and b make {(a.shape[0], b.shape[1])}.")
     errors = ErrorAccumulator(name or "product", int(a.shape[1]), kinds["c"], order, tolerance)
