@@ -64,6 +64,7 @@ CASES = {
     "bf16": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"BUFFERS": 2, "HALVINGS": 1}),
     "bf16, B along n": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"B_NK": False, "HALVINGS": 1}),
     "batch": ("chained", "bf16", "bf16", "HGMMA", (128, 256, 64, 3, 1, 2, 1), {"BATCHED": True}),
+    "tall tile": ("chained", "bf16", "bf16", "HGMMA", (256, 128, 64, 3, 1, 2, 1), {"BUFFERS": 2, "HALVINGS": 2}),
     "one warpgroup": ("chained", "bf16", "bf16", "HGMMA", (64, 32, 128, 8, 1, 1, 1), {"HALVINGS": 0}),
     "tf32": ("chained", "fp32", "fp32", "HGMMA", (128, 256, 32, 4, 1, 2, 1), {"HALVINGS": 2}),
     "tf32, A along m": ("chained_from_registers", "fp32", "fp32", "HGMMA", (128, 256, 32, 4, 1, 2, 1), _TF32),
@@ -210,6 +211,18 @@ def test_the_estimate_chooses_the_tile_that_an_h200_measured_fastest(M, K, N, ti
     kind = KINDS["ieee", "bf16"]
     best = min(_tiles(kind, 2, 2), key=lambda c: _clocks(c, kind, M, N, K, 2, 132))
     assert (best.block_m, best.block_n) == tile
+
+
+@compiler
+def test_tiles_are_tall_where_that_saves_a_round_of_them():
+    needs_gluon()
+    from tritongemm.configurations import Config
+    from tritongemm.kernels.hopper.warp_specialised import _tall
+
+    wide = Config(kernel="warp_specialised", block_m=128, block_n=256, block_k=64)
+    for M, N, tall in ((4095, 4099, True), (4096, 4224, True), (4096, 4096, False), (8192, 8320, False)):
+        config = _tall(wide, M, N, 132)
+        assert (config.block_m, config.block_n) == ((256, 128) if tall else (128, 256))
 
 
 def test_recorded_speeds_come_with_smaller_errors_than_the_librarys():

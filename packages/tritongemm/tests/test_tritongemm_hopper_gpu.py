@@ -71,7 +71,7 @@ def test_tensor_core_sums_have_the_predicted_bits(torch, mode, dtype, shape):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"block_n": 256}, {"block_n": 64}, {"block_n": 32}, {"block_m": 64},
+        {"block_n": 256}, {"block_n": 64}, {"block_n": 32}, {"block_m": 64}, {"block_m": 256},
         {"block_m": 64, "block_n": 32, "stages": 6},
 
         {"block_k": 128, "stages": 2}, {"block_m": 256, "ctas": 2}, {"block_n": 256, "block_m": 256, "ctas": 2},

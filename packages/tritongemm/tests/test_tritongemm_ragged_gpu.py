@@ -30,7 +30,7 @@ M, N = 4095, 4093
 @pytest.mark.parametrize(("mode", "dtype"), [("ieee", "bfloat16"), ("ieee", "float16"), ("tf32", "float32")], ids=str)
 @pytest.mark.parametrize("K", [520, 521, 2311])
 @pytest.mark.parametrize("along_k", [True, False])
-def test_rows_that_are_moved_during_a_product_give_its_bits(torch, mode, dtype, K, along_k):
+def test_rows_that_are_moved_during_a_product_give_its_bits(torch, monkeypatch, mode, dtype, K, along_k):
     from tritongemm import dispatch
     from tritongemm.configurations import Config
     from tritongemm.kernels.hopper import ragged
@@ -41,6 +41,7 @@ def test_rows_that_are_moved_during_a_product_give_its_bits(torch, mode, dtype, 
     config = Config(kernel="warp_specialised", block_m=128, block_n=256, block_k=block_k, stages=3, group_m=8)
     a = inside(torch, M, K, kind, 0)
     b = inside(torch, N, K, kind, 1).t() if along_k else inside(torch, K, N, kind, 1)
+    monkeypatch.setattr(ragged, "_MOVING", True)
     assert ragged.begin(a, N, 2048, Shape("chained", 128, 256, block_k, group_m=8)) is not None
     straight = [torch.zeros(*x.shape[:-1], -(-x.shape[-1] // 16) * 16, device="cuda", dtype=kind) for x in (a, b.t())]
     for whole, x in zip(straight, (a, b.t()), strict=True):

@@ -14,6 +14,8 @@ PIECE = 1024
 """Words of a row, of 4 bytes, that a warpgroup has in one tensor."""
 
 _PIECE = gl.constexpr(PIECE)
+# Rows that a warpgroup moves before it says so; all of one row of tiles.
+_AT_ONCE = gl.constexpr(16)
 
 
 @gluon.jit
@@ -51,15 +53,18 @@ def move_rows(cutting, group: gl.constexpr, GROUPS: gl.constexpr, BM: gl.constex
     pitch = cutting.pitch // 64 * 32 if HALVES else cutting.pitch // 32 * 32
     worker = gl.program_id(0) * GROUPS + group
     end = gl.where(gl.program_id(0) < cutting.programs, cutting.M, 0)
-    for start in range(cutting.first + worker * ROWS, end, cutting.programs * GROUPS * ROWS):
-        r = start + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
-        live = r < cutting.M
-        xs = row_of_words(cutting, r, live, HALVES)
-        to = cutting.parts.to(gl.pointer_type(gl.uint32), bitcast=True) + (r.to(gl.int64) * pitch)[:, None]
-        for p in gl.static_range(len(xs)):
-            i = (w + p * _PIECE)[None, :]
-            gl.store(to + i, xs[p], mask=live[:, None] & (i < pitch))
-        # What this warpgroup wrote is there for every copy engine before the count says so.
+    for start in range(cutting.first + worker * _AT_ONCE, end, cutting.programs * GROUPS * _AT_ONCE):
+        for row in range(start, start + _AT_ONCE, ROWS):
+            r = row + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
+            live = r < cutting.M
+            xs = row_of_words(cutting, r, live, HALVES)
+            to = cutting.parts.to(gl.pointer_type(gl.uint32), bitcast=True) + (r.to(gl.int64) * pitch)[:, None]
+            for p in gl.static_range(len(xs)):
+                i = (w + p * _PIECE)[None, :]
+                gl.store(to + i, xs[p], mask=live[:, None] & (i < pitch))
+        # What this warpgroup wrote is there for every copy engine before the count says so: a wait for the memory,
+        # which is why it is not done for every few rows.
         gl.inline_asm("fence.proxy.async.global;", "~{memory}")
         gl.barrier()
-        gl.atomic_add(cutting.ready + r // BM, gl.full([ROWS], 1, gl.int32, r.type.layout), mask=live, sem="release")
+        done = gl.minimum(cutting.M - start, _AT_ONCE)
+        gl.atomic_add(cutting.ready + start // BM, done, sem="release")

@@ -16,6 +16,8 @@ from tritongemm.kernels.hopper.matrices import contiguous_axis, multiprocessors,
 from tritongemm.kernels.hopper.moving import PIECE
 from tritongemm.kernels.hopper.parts import Parts
 
+# Whether rows are moved during products at all.
+_MOVING = False
 # Bytes per clock that an idle multiprocessor moves.
 _RATE = 24
 # Rows that are longer do not fit the registers of a warpgroup.
@@ -78,7 +80,7 @@ def begin(a: Any, N: int, products: int, shape: Shape) -> Moved | None:
         None if the copy engine can read a, or all of it is better copied before.
     """
     size = a.element_size()
-    if a.ndim != 2 or a.stride(1) != 1 or a.stride(0) < a.shape[1] or size not in (2, 4):
+    if not _MOVING or a.ndim != 2 or a.stride(1) != 1 or a.stride(0) < a.shape[1] or size not in (2, 4):
         return None
     if contiguous_axis(a) is not None:
         return None

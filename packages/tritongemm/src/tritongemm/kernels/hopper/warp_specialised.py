@@ -22,6 +22,7 @@ from typing import Any
 from tritongemm import launches
 from tritongemm.configurations import Config
 from tritongemm.kernels.epilogue import Epilogue
+from tritongemm.kernels.hopper import ragged
 from tritongemm.kernels.hopper.launching import BlockScales, Shape, launch
 from tritongemm.kernels.hopper.matrices import contiguous_axis, multiprocessors, readable
 from tritongemm.kernels.problems import LARGEST_INT32, Operands, reach
@@ -87,8 +88,9 @@ def shape_of(config: Config, kind: Kind, operand_bytes: int, result_bytes: int) 
         kind.order, config.block_m, config.block_n, config.block_k, config.stages, config.group_m, groups=groups,
         ctas=config.ctas,
     )  # fmt: skip
-    # A piece is at most 128 columns wide and at least 16.
-    least = max(0, (config.block_n // 128).bit_length() - 1)
+    # A piece is at most 128 columns wide and at least 16, and half of a warpgroup's registers hold it.
+    rows = config.block_m // config.ctas // groups
+    least = max(0, (config.block_n // 128).bit_length() - 1, 2 if rows > 64 and config.block_n > 64 else 0)
     for halvings in range(least, max(least, (config.block_n // 16).bit_length() - 1) + 1):
         for buffers in (2, 1):
             tried = shape.changed(halvings=halvings, buffers=min(buffers, 1 << halvings))
@@ -127,6 +129,8 @@ _ENGINE_BYTES, _CACHE_BYTES, _MEMORY_BYTES = 46, 4670, 2390
 _TILE_CLOCKS = 5000
 # Narrow tiles were measured that much slower than their bytes say.
 _NARROW, _NARROW_FACTOR = 128, 1.4
+# Tiles of 256 x 128 take that much longer than those of 128 x 256: each warpgroup reads B's columns twice.
+_TALL_FACTOR = 1.09
 
 
 def _clocks(
@@ -142,6 +146,17 @@ def _clocks(
     return max(waves * max(work, read / _ENGINE_BYTES), cache, memory) + waves * _TILE_CLOCKS
 
 
+def _tall(config: Config, M: int, N: int, processors: int) -> Config:
+    """The configuration, or one whose tiles have its rows and columns exchanged, where that saves a round of tiles."""
+
+    def rounds(rows: int, columns: int) -> int:
+        return -(-(-(-M // rows) * -(-N // columns)) // processors)
+
+    if rounds(256, 128) * _TALL_FACTOR < rounds(128, 256):
+        return config.changed(block_m=256, block_n=128, group_m=8)
+    return config
+
+
 def configure(operands: Operands) -> Config:
     """The configuration with the least estimated time."""
     kind = KINDS[operands.mode.name, operands.types[0]]
@@ -152,6 +167,8 @@ def configure(operands: Operands) -> Config:
         M, N = N, M
     batch = operands.batch if together(operands) else 1
     best = min(_tiles(kind, size, result), key=lambda c: _clocks(c, kind, M, N, K, size, processors, batch))
+    if kind.any_axis and (best.block_m, best.block_n, batch) == (128, 256, 1):
+        return _tall(best, M, N, processors)
     if kind.promoted and best.block_m == 128 and min(M, N) >= 8192 and batch == 1:
         return best.changed(block_m=256, ctas=2, group_m=8)
     return best
@@ -170,8 +187,9 @@ def supports(operands: Operands, config: Config | None) -> bool:
             return work >= _LEAST_WORK_EACH and batch * work >= _LEAST_WORK
         return batch <= _MOST_BATCHES and work >= _LEAST_WORK
     fits = shape_of(config, kind, operands.a.element_size(), operands.out.element_size())
+    rows = config.block_m // config.ctas
     return (
-        config.block_m // config.ctas in (64, 128)
+        (rows in (64, 128) or (rows == 256 and config.block_n <= 128 and kind.any_axis))
         and config.ctas <= (2 if kind.registers is None else 1)
         and config.block_n <= kind.block_n
         and config.block_k >= kind.block_k
@@ -236,10 +254,14 @@ def run(operands: Operands, config: Config) -> None:
     else:
         cases = products(operands)
     for a, b, out, epilogue in cases:
-        read = reading(a, b, kind)
+        # Rows of A are moved as those of a left operand, one chain at a time.
+        movable = kind.order == "chained" and (kind.any_axis or contiguous_axis(b) != 1) and operands.K == a.shape[-1]
+        moved = ragged.begin(a, operands.N, kind.products, shape) if movable else None
+        left, cut = (a, None) if moved is None else (moved.a, moved.cut)
+        read = reading(left, b, kind)
         launch(
             read.left, read.right, out, shape.changed(order=read.order), K=operands.K, a_axis=read.axes[0],
-            b_axis=read.axes[1], epilogue=epilogue, transposed=read.transposed, rounded=kind.rounded,
+            b_axis=read.axes[1], epilogue=epilogue, transposed=read.transposed, rounded=kind.rounded, cut=cut,
         )  # fmt: skip
 
 
@@ -303,11 +325,13 @@ def supports_split(operands: Operands, config: Config | None) -> bool:
     if kind is None or kind.promoted or operands.batch != 1 or operands.a.ndim != 2:
         return False
     if config is None:
-        return min(operands.M, operands.N) <= _SMALL and supports(operands, None)
+        return operands.M > _FEW and min(operands.M, operands.N) <= _SMALL and supports(operands, None)
     return supports(operands, config.changed(splits=1)) and -(-operands.K // config.block_k) >= config.splits
 
 
 _SMALL = 256
+# Fewer rows are `small`'s, whose parts of k meet in a cluster.
+_FEW = 128
 
 
 def split_bits(operands: Operands, config: Config) -> str:
