@@ -22,7 +22,7 @@ def small():
 SHAPES = [(m, k, n) for m in (1, 16, 64, 128) for k in (4096, 7168, 18432) for n in (4096, 7168, 18432)]
 
 
-def compiled(small, cut, dtype, b_nk):
+def compiled(small, cut, dtype, b_nk, promoted=False):
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.experimental.gluon import language as gl
@@ -37,8 +37,9 @@ def compiled(small, cut, dtype, b_nk):
     tiles = {"a_desc": ((cut.box, width), None), "b_desc": (columns(cut.columns), 0 if b_nk else 1)}
     given = {
         "ROWS": cut.rows, "COLUMNS": cut.columns, "EXTRA": cut.extra, "STAGES": cut.stages, "DEEP": cut.deep,
-        "B_NK": b_nk, "ONCE": False, "A_LAYOUT": small._layout((cut.rows, width), kind, cut.parts, None), "FACTORS": False,
-        "ALPHA": False, "ADD": False, "BIAS": False, "ACTIVATION": None,
+        "B_NK": b_nk, "ONCE": False, "PROMOTED": promoted, "FACTORS": False,
+        "A_LAYOUT": small._layout((cut.rows, width), kind, cut.parts, None), "ALPHA": False, "ADD": False,
+        "BIAS": False, "ACTIVATION": None,
     }  # fmt: skip
     if cut.extra:
         tiles["extra_desc"] = (columns(cut.extra), 0 if b_nk else 1)
@@ -72,6 +73,9 @@ CUTS = {
     "B along n": ((64, 16, 128, 16, 2, 2, 2), "bf16", False, "HGMMA"),
     "tf32": ((64, 16, 64, 0, 4, 2, 2), "fp32", True, "HGMMA"),
     "fp8": ((64, 16, 64, 0, 4, 2, 1), "fp8e4nv", True, "QGMMA"),
+    "fp8, promoted": ((64, 16, 64, 0, 4, 2, 1), "fp8e4nv", True, "QGMMA"),
+    "fp8, promoted, more columns": ((128, 128, 128, 64, 4, 1, 1), "fp8e4nv", True, "QGMMA"),
+    "fp8, promoted, two parts": ((64, 16, 128, 16, 4, 2, 2), "fp8e4nv", True, "QGMMA"),
 }
 
 
@@ -81,7 +85,7 @@ def test_kernels_of_few_rows_compile_without_spills(small, case, tmp_path):
 
     cut, dtype, b_nk, instruction = CUTS[case]
     cut = small.Cut(*cut)
-    kernel = compiled(small, cut, dtype, b_nk)
+    kernel = compiled(small, cut, dtype, b_nk, "promoted" in case)
     assert cut.shared_memory <= kernel.metadata.shared <= 227 * 1024
     binary = tmp_path / "kernel.cubin"
     binary.write_bytes(kernel.asm["cubin"])

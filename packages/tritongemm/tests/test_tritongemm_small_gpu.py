@@ -30,6 +30,7 @@ MODES = [
     ("tf32", "float32"),
     ("tf32_even", "float32"),
     ("fast", "float8_e4m3fn"),
+    ("ieee", "float8_e4m3fn"),
 ]
 
 

@@ -1,11 +1,12 @@
 """Products of few rows on the tensor core: B goes by once, at the memory's speed, through all multiprocessors.
 
 **Summation order.** `small`: the mode's own, one chain over k in the tensor core's accumulator
-(`numfmt.matrix_units.chain()`), so that a row has the bits that it has among any number of rows. `small_split`: k is
-cut into two or four parts of whole stages, one for each program of a cluster; each part is a chain from zero, and the
-chains are added in ascending order in fp32, through the cluster's shared memory: no atomics, no order that could
-change. Why the default does not cut k as well, by a rule that knows N and K only: every kernel of the mode, large
-products included, would have to add up in that order, which costs them a second accumulator and says nothing to them.
+(`numfmt.matrix_units.chain()`; promoted fp8: a chain from zero per 128 k, the chains added in ascending k in fp32), so
+that a row has the bits that it has among any number of rows. `small_split`: k is cut into two or four parts of whole
+stages, one for each program of a cluster; each part is summed by itself, and the sums are added in ascending order in
+fp32, through the cluster's shared memory: no atomics, no order that could change. Why the default does not cut k as
+well, by a rule that knows N and K only: every kernel of the mode, large products included, would have to add up in that
+order, which costs them a second accumulator and says nothing to them.
 
 **Bound.** That of the mode; for parts that of their length, and a rounding for each but the first.
 
@@ -229,6 +230,7 @@ def small_kernel(
     DEEP: gl.constexpr,
     B_NK: gl.constexpr,
     ONCE: gl.constexpr,
+    PROMOTED: gl.constexpr,
     A_LAYOUT: gl.constexpr,
     FACTORS: gl.constexpr,
     ALPHA: gl.constexpr,
@@ -297,23 +299,49 @@ def small_kernel(
     if EXTRA > 0:
         LAYOUT_EXTRA: gl.constexpr = accumulator(ROWS, EXTRA, BITS, PARTS)
         beside = warpgroup_mma_init(gl.zeros([ROWS, PARTS * EXTRA], gl.float32, LAYOUT_EXTRA))
+    if PROMOTED:
+        total = gl.zeros([ROWS, PARTS * COLUMNS], gl.float32, LAYOUT)
+        chain = total
+        beside = total
+        if EXTRA > 0:
+            beside = gl.zeros([ROWS, PARTS * EXTRA], gl.float32, LAYOUT_EXTRA)
+        chain_beside = beside
     stage = gl.to_tensor(0)
     phase = gl.to_tensor(0)
     for step in range(steps):
         mbarrier.wait(full.index(stage), phase)
-        for d in gl.static_range(DEEP):
-            at = stage * DEEP + d
-            total = warpgroup_mma(a.index(at), source.columns_of(b, at), total, precision="tf32", is_async=True)
-            if EXTRA > 0:
-                beside = warpgroup_mma(
-                    a.index(at), source.columns_of(extra, at), beside, precision="tf32", is_async=True
+        if PROMOTED:
+            for d in gl.static_range(DEEP):
+                at = stage * DEEP + d
+                early = warpgroup_mma(
+                    a.index(at), source.columns_of(b, at), warpgroup_mma_init(chain), use_acc=False, is_async=True
                 )
-        if EXTRA > 0:
-            x, y = warpgroup_mma_wait(2 * DEEP, deps=[total, beside])
-            total = warpgroup_mma_init(x)
-            beside = warpgroup_mma_init(y)
+                if EXTRA > 0:
+                    late = warpgroup_mma(
+                        a.index(at), source.columns_of(extra, at), warpgroup_mma_init(chain_beside), use_acc=False,
+                        is_async=True,
+                    )  # fmt: skip
+                    chain = warpgroup_mma_wait(1, deps=[early])
+                    total = total + chain
+                    chain_beside = warpgroup_mma_wait(0, deps=[late])
+                    beside = beside + chain_beside
+                else:
+                    chain = warpgroup_mma_wait(0, deps=[early])
+                    total = total + chain
         else:
-            total = warpgroup_mma_init(warpgroup_mma_wait(DEEP, deps=[total]))
+            for d in gl.static_range(DEEP):
+                at = stage * DEEP + d
+                total = warpgroup_mma(a.index(at), source.columns_of(b, at), total, precision="tf32", is_async=True)
+                if EXTRA > 0:
+                    beside = warpgroup_mma(
+                        a.index(at), source.columns_of(extra, at), beside, precision="tf32", is_async=True
+                    )
+            if EXTRA > 0:
+                x, y = warpgroup_mma_wait(2 * DEEP, deps=[total, beside])
+                total = warpgroup_mma_init(x)
+                beside = warpgroup_mma_init(y)
+            else:
+                total = warpgroup_mma_init(warpgroup_mma_wait(DEEP, deps=[total]))
         # The instructions of the stage before this one are done: it can be loaded again.
         ahead = step + STAGES - 1
         before = gl.where(stage == 0, STAGES - 1, stage - 1)
@@ -326,14 +354,19 @@ def small_kernel(
         stride_bias, stride_sa, stride_sb, False, FACTORS, False, False, ALPHA, ADD, BIAS, ACTIVATION,
     )  # fmt: skip
     if EXTRA > 0:
-        x, y = warpgroup_mma_wait(0, deps=[total, beside])
+        if PROMOTED:
+            x, y = total, beside
+        else:
+            x, y = warpgroup_mma_wait(0, deps=[total, beside])
         if PARTS > 1:
             x = joined(x, ROWS, COLUMNS, PARTS)
             y = joined(y, ROWS, EXTRA, PARTS)
         store(x, leave, row, column)
         store(y, leave, row, column + COLUMNS)
     else:
-        x = warpgroup_mma_wait(0, deps=[total])
+        x = total
+        if not PROMOTED:
+            x = warpgroup_mma_wait(0, deps=[total])
         if PARTS > 1:
             x = joined(x, ROWS, COLUMNS, PARTS)
         store(x, leave, row, column)
@@ -391,6 +424,7 @@ def launch(
     b_axis: int = 0,
     epilogue: Epilogue | None = None,
     rounded: bool = False,
+    promoted: bool = False,
 ) -> None:
     """Computes a product on the GPU of its operands.
 
@@ -403,6 +437,7 @@ def launch(
         b_axis: b's contiguous axis; 1 for 16-bit types only.
         epilogue: What happens to the sums.
         rounded: Whether fp32 operands are rounded to tf32 on their way, ties to even.
+        promoted: Whether sums over 128 bytes of k are added up in fp32.
     """
     epilogue = Epilogue() if epilogue is None else epilogue
     M, N = out.shape
@@ -446,6 +481,7 @@ def launch(
         DEEP=cut.deep,
         B_NK=b_axis == 0,
         ONCE=_EVICT,
+        PROMOTED=promoted,
         A_LAYOUT=_layout((cut.rows, width), dtype, cut.parts, None),
         FACTORS=epilogue.scale_a is not None,
         ALPHA=epilogue.alpha != 1,
@@ -501,13 +537,15 @@ def _extra(N: int, columns: int, parts: int, processors: int) -> int:
     return 0
 
 
-def _configurations(M: int, N: int, operand_bytes: int, processors: int, parts: tuple[int, ...]) -> list[Config]:
-    """Tiles of every width, with as many stages as fit."""
+def _configurations(
+    M: int, N: int, operand_bytes: int, processors: int, parts: tuple[int, ...], widest: int = 256
+) -> list[Config]:
+    """Tiles of every width up to the widest, with as many stages as fit."""
     found = []
     # Deeper stages mean fewer barriers; shallow ones leave less of the shared memory unused where tiles are large.
     rows, deep = (64, 2) if M <= 64 else (128, 1)
     for splits in parts:
-        for columns in (32, 64, 128, 256):
+        for columns in (n for n in (32, 64, 128, 256) if n <= widest):
             config = Config(
                 kernel=NAME if splits == 1 else SPLIT_NAME, block_m=rows, block_n=columns,
                 block_k=deep * _LINE // operand_bytes, warps=rows // 16, stages=1, splits=splits,
@@ -535,14 +573,17 @@ def _clocks(config: Config, M: int, N: int, K: int, operand_bytes: int, processo
     return max(waves * read / _ENGINE_BYTES, tiles * read / _CACHE_BYTES, memory) + besides
 
 
-def _best(M: int, N: int, K: int, operand_bytes: int, processors: int, parts: tuple[int, ...]) -> Config:
-    tried = _configurations(M, N, operand_bytes, processors, parts)
+def _best(
+    M: int, N: int, K: int, operand_bytes: int, processors: int, parts: tuple[int, ...], widest: int = 256
+) -> Config:
+    tried = _configurations(M, N, operand_bytes, processors, parts, widest)
     return min(tried, key=lambda c: _clocks(c, M, N, K, operand_bytes, processors))
 
 
 def _chosen(operands: Operands, parts: tuple[int, ...]) -> Config:
     processors = multiprocessors(operands.out.device.index)
-    return _best(operands.M, operands.N, operands.K, operands.a.element_size(), processors, parts)
+    widest = KINDS[operands.mode.name, operands.types[0]].block_n
+    return _best(operands.M, operands.N, operands.K, operands.a.element_size(), processors, parts, widest)
 
 
 def configure(operands: Operands) -> Config:
@@ -571,9 +612,11 @@ def _wanted(config: Config, M: int, N: int, operand_bytes: int, processors: int)
 
 
 def _kind(operands: Operands) -> Kind | None:
-    """How the product's mode uses the tensor core, if in one chain, and its result can be stored."""
+    """How the product's mode uses the tensor core, if in chains of any length or of a box's, and it can be stored."""
     kind = KINDS.get((operands.mode.name, operands.types[0]))
-    if kind is None or kind.promoted or kind.rounded or operands.types[0] != operands.types[1]:
+    if kind is None or kind.rounded or operands.types[0] != operands.types[1]:
+        return None
+    if kind.promoted and kind.block_k != _LINE:
         return None
     if operands.K == 0 or operands.out.stride(-1) != 1 or str(operands.out.dtype) == "torch.float64":
         return None
@@ -583,7 +626,7 @@ def _kind(operands: Operands) -> Kind | None:
 def _goes_here(operands: Operands, parts: tuple[int, ...]) -> bool:
     """Whether a product that names no kernel is computed here, with numbers of parts to choose from."""
     kind = _kind(operands)
-    if kind is None or operands.M > _MOST_ROWS or operands.N * operands.K < _LEAST_WEIGHTS:
+    if kind is None or kind.promoted or operands.M > _MOST_ROWS or operands.N * operands.K < _LEAST_WEIGHTS:
         return False
     if contiguous_axis(operands.b) not in ((0, 1) if kind.any_axis else (0,)):
         return False
@@ -593,7 +636,7 @@ def _goes_here(operands: Operands, parts: tuple[int, ...]) -> bool:
 
 
 def supports(operands: Operands, config: Config | None) -> bool:
-    """Whether the kernel takes a product: one chain on the tensor core; of few rows and much of B, if not by name.
+    """Whether the kernel takes a product: chains on the tensor core; of few rows and much of B, if not by name.
 
     Args:
         operands: The product.
@@ -601,13 +644,14 @@ def supports(operands: Operands, config: Config | None) -> bool:
     """
     if config is None:
         return _goes_here(operands, (1,))
-    if _kind(operands) is None:
+    kind = _kind(operands)
+    if kind is None:
         return False
     size = operands.a.element_size()
     processors = multiprocessors(operands.out.device.index)
     return (
         config.block_m in (64, 128)
-        and config.block_n <= 256
+        and config.block_n <= kind.block_n
         and config.block_k * size % _LINE == 0
         and config.block_k * size <= 4 * _LINE
         and config.stages >= 2
@@ -632,7 +676,9 @@ def split_bits(operands: Operands, config: Config) -> str:
         return ""
     steps = -(-operands.K // config.block_k)
     share = -(-steps // config.splits) * config.block_k
-    return f"chains over {share} of k, added in ascending order in fp32"
+    kind = KINDS[operands.mode.name, operands.types[0]]
+    each = "chains" if not kind.promoted else f"sums promoted every {kind.block_k}"
+    return f"{each} over {share} of k, added in ascending order in fp32"
 
 
 def run(operands: Operands, config: Config) -> None:
@@ -644,7 +690,10 @@ def run(operands: Operands, config: Config) -> None:
     right, b_axis = readable(b, None if kind.any_axis else 0)
     cut = cut_of(config, operands.M, operands.N, a.element_size(), multiprocessors(out.device.index))
     epilogue = operands.epilogue
-    launch(left, right, out, cut, K=operands.K, b_axis=b_axis, epilogue=epilogue, rounded=kind.rounded)
+    launch(
+        left, right, out, cut,
+        K=operands.K, b_axis=b_axis, epilogue=epilogue, rounded=kind.rounded, promoted=kind.promoted,
+    )  # fmt: skip
 
 
 __all__ = ["NAME", "SPLIT_NAME", "Cut", "configure", "configure_split", "cut_of", "launch", "run", "small_kernel"]
