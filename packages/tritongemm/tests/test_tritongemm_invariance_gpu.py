@@ -25,10 +25,19 @@ RERUNS = 20
 K, N = 528, 272
 """Several promotion intervals and a tail; rows of 16 bytes in every type, which the copy engine reads."""
 
+# The two fp8 types go through the same kernels: of one, the modes that name an interval are enough.
 CASES = [
     pytest.param(mode.name, dtype, id=f"{mode.name}-{dtype}")
     for mode in modes.MODES.values()
     for dtype in mode.operands
+    if not (dtype == "fp8e5m2" and mode.name.startswith("promote"))
+]
+# B along its columns is read by other kernels, or by other ways of the same.
+BOTH = {("ieee", "fp32"), ("ieee", "fp16"), ("ieee", "bf16"), ("tf32", "fp32"), ("tf32_even", "fp32")}
+LAID_OUT = [
+    pytest.param(*case.values, columns, id=f"{case.id}-{'columns' if columns else 'rows'}")
+    for case in CASES
+    for columns in ((False, True) if tuple(case.values) in BOTH else (case.values[1] in FP8,))
 ]
 
 
@@ -64,8 +73,7 @@ def check(product, a):
             assert same(product(a[:rows]), whole[:rows]), f"{rows} rows"
 
 
-@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
-@pytest.mark.parametrize(("mode", "dtype"), CASES)
+@pytest.mark.parametrize(("mode", "dtype", "columns"), LAID_OUT)
 def test_rows_are_the_same_in_every_run_and_in_any_company(mode, dtype, columns):
     """What `mm` launches by itself, with B along its rows and along its columns."""
     a, b = pair(dtype, columns)
