@@ -80,35 +80,31 @@ def test_rows_are_the_same_in_every_run_and_in_any_company(mode, dtype, columns)
     check(lambda x: tritongemm.mm(x, b, precision=mode), a)
 
 
-def kernels_of(mode, dtype):
-    """The kernels that give the mode's own bits, for a product of this type."""
-    a, b = pair(dtype, columns=dtype in FP8)
-    operands = Operands.of(a, b, modes.get(mode), epilogue=Epilogue())
-    found = []
+def ways(mode, x, b):
+    """The configurations of all kernels that give the mode's own bits for a product, each kernel's own choice."""
+    operands = Operands.of(x, b, modes.get(mode), epilogue=Epilogue())
     for candidate in dispatch.CANDIDATES:
         if candidate.supports(operands, None):
             config = candidate.configure(operands)
             if candidate.supports(operands, config) and not candidate.bits(operands, config):
-                found.append((candidate.kernel, config))
-    return a, b, found
+                yield config
 
 
 @pytest.mark.parametrize(("mode", "dtype"), CASES)
 def test_every_kernel_gives_the_same_rows(mode, dtype):
-    """Each kernel that takes the whole product, in its own configuration, for every number of rows."""
-    a, b, kernels = kernels_of(mode, dtype)
-    assert kernels
+    """Each kernel that takes so many rows, in the configuration that it chooses for them."""
+    a, b = pair(dtype, columns=dtype in FP8)
+    chosen = [(rows, config) for rows in ROWS for config in ways(mode, a[:rows], b)]
+    assert {rows for rows, _ in chosen} == set(ROWS)
     with launches.compiling_ahead():
-        for _, config in kernels:
-            for rows in ROWS:
-                tritongemm.mm(a[:rows], b, precision=mode, config=config)
+        for rows, config in chosen:
+            tritongemm.mm(a[:rows], b, precision=mode, config=config)
     want = tritongemm.mm(a, b, precision=mode)
-    for kernel, config in kernels:
-        print(kernel, config)
-        for rows in ROWS:
-            for _ in range(RERUNS):
-                got = tritongemm.mm(a[:rows], b, precision=mode, config=config)
-                assert same(got, want[:rows]), f"{kernel}, {rows} rows"
+    for rows, config in chosen:
+        print(rows, config)
+        for _ in range(RERUNS):
+            got = tritongemm.mm(a[:rows], b, precision=mode, config=config)
+            assert same(got, want[:rows]), f"{config}, {rows} rows"
 
 
 @pytest.mark.parametrize(("mode", "blocks"), [("ieee", False), ("fast", False), ("ieee", True)], ids=str)
