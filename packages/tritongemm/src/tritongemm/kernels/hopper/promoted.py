@@ -51,8 +51,10 @@ NAME = "promoted"
 BLOCK_N = gl.constexpr(128)
 REST = gl.constexpr(64)
 BLOCK_K = gl.constexpr(128)
-# Scales of B per box of the copy engine, of which one is used: boxes go to multiples of 128 bytes.
+# Scales of B per box of the copy engine, which goes to multiples of 128 bytes, and comes from multiples of 16: of
+# BEGIN steps. One of them is used.
 BOX = gl.constexpr(32)
+BEGIN = gl.constexpr(4)
 
 _SHARED = 227 * 1024 - 1024
 
@@ -105,15 +107,25 @@ class Strips:
         return count + (gl.program_id(0) - count % programs + programs) % programs
 
 
+@gluon.constexpr_function
+def one_by_one(cluster):
+    """The layout of one number out of many in shared memory, the same in each program of a cluster."""
+    return gl.SwizzledSharedLayout(1, 1, 1, [0], cga_layout=[[0] for _ in cluster])
+
+
 @aggregate
 class Ring:
-    """Stages in shared memory: a tile of A per warpgroup, the two parts of a tile of B, and their scales."""
+    """Stages in shared memory: a tile of A per warpgroup, the two parts of a tile of B, and their scales.
+
+    `single` are `column_scales`, number by number.
+    """
 
     a: gl.shared_memory_descriptor
     b: gl.shared_memory_descriptor
     rest: gl.shared_memory_descriptor
     row_scales: gl.shared_memory_descriptor
     column_scales: gl.shared_memory_descriptor
+    single: gl.shared_memory_descriptor
     full: gl.shared_memory_descriptor
     empty: gl.shared_memory_descriptor
     pair: gl.shared_memory_descriptor
@@ -160,13 +172,13 @@ class Ring:
             return total + chain
 
     @gluon.jit
-    def scales(self, stage, group: gl.constexpr, part: gl.constexpr, LAYOUT: gl.constexpr):
+    def scales(self, stage, step, group: gl.constexpr, part: gl.constexpr, LAYOUT: gl.constexpr):
         """A scale per row of sums: those of A's rows times the one of B's block; nothing without scales."""
         if self.BLOCKS:
             rows = self.row_scales.index(stage * 2 + group)
-            column = self.column_scales.index(stage * 2 + part)
             x = rows.reshape([rows.shape[1]]).load(gl.SliceLayout(1, LAYOUT))
-            y = column.reshape([column.shape[1]]).slice(0, 1).load(gl.SliceLayout(1, LAYOUT))
+            column = self.single.index((stage * 2 + part) * BOX + step % BEGIN)
+            y = column.load(gl.SliceLayout(1, LAYOUT))
             x, y = gl.broadcast(x, y)
             return x * y
         else:
@@ -189,25 +201,25 @@ def multiply_tiles(group: gl.constexpr, c_desc, ring, strips, leave, leave_rest,
         tile_m, column, column_rest = strips.wide_tile(tile)
         total = gl.zeros([ROWS, BLOCK_N], gl.float32, LAYOUT)
         total_rest = gl.zeros([ROWS, REST], gl.float32, LAYOUT_REST)
-        for _ in range(pairs):
+        for pair in range(pairs):
             ring.wait_full(stage, phase)
             small = ring.multiply_rest(stage, second, group)
             large = ring.multiply(stage, first, group)
-            scales = ring.scales(stage, group, 1, LAYOUT_REST)
+            scales = ring.scales(stage, 2 * pair, group, 1, LAYOUT_REST)
             second = warpgroup_mma_wait(1, deps=[small])
             total_rest = ring.add(total_rest, second, scales)
             after, after_phase = ring.next(stage, phase)
             ring.wait_full(after, after_phase)
             small = ring.multiply_rest(after, second, group)
-            scales = ring.scales(stage, group, 0, LAYOUT)
+            scales = ring.scales(stage, 2 * pair, group, 0, LAYOUT)
             first = warpgroup_mma_wait(1, deps=[large])
             total = ring.add(total, first, scales)
             ring.free(stage)
             large = ring.multiply(after, first, group)
-            scales = ring.scales(after, group, 1, LAYOUT_REST)
+            scales = ring.scales(after, 2 * pair + 1, group, 1, LAYOUT_REST)
             second = warpgroup_mma_wait(1, deps=[small])
             total_rest = ring.add(total_rest, second, scales)
-            scales = ring.scales(after, group, 0, LAYOUT)
+            scales = ring.scales(after, 2 * pair + 1, group, 0, LAYOUT)
             first = warpgroup_mma_wait(0, deps=[large])
             total = ring.add(total, first, scales)
             ring.free(after)
@@ -220,17 +232,17 @@ def multiply_tiles(group: gl.constexpr, c_desc, ring, strips, leave, leave_rest,
     for tile in range(strips.begin_narrow(), last, gl.num_programs(0)):
         tile_m, column = strips.narrow_tile(tile)
         total = gl.zeros([ROWS, BLOCK_N], gl.float32, LAYOUT)
-        for _ in range(pairs):
+        for pair in range(pairs):
             ring.wait_full(stage, phase)
             early = ring.multiply(stage, first, group)
-            scales = ring.scales(stage, group, 0, LAYOUT)
+            scales = ring.scales(stage, 2 * pair, group, 0, LAYOUT)
             after, after_phase = ring.next(stage, phase)
             ring.wait_full(after, after_phase)
             late = ring.multiply(after, other, group)
             first = warpgroup_mma_wait(1, deps=[early])
             total = ring.add(total, first, scales)
             ring.free(stage)
-            scales = ring.scales(after, group, 0, LAYOUT)
+            scales = ring.scales(after, 2 * pair + 1, group, 0, LAYOUT)
             other = warpgroup_mma_wait(0, deps=[late])
             total = ring.add(total, other, scales)
             ring.free(after)
@@ -261,11 +273,13 @@ def load_stage(a_desc, b_desc, rest_desc, row_desc, column_desc, ring, stage, ph
             tma.async_load(row_desc, [step, row + group * ROWS], bar, ring.row_scales.index(stage * 2 + group))
     tma.async_load(b_desc, [column, k], bar, ring.b.index(stage), multicast=CLUSTER)
     if ring.BLOCKS:
-        tma.async_load(column_desc, [column // 128, step], bar, ring.column_scales.index(stage * 2))
+        tma.async_load(column_desc, [column // 128, step // BEGIN * BEGIN], bar, ring.column_scales.index(stage * 2))
     if WIDE:
         tma.async_load(rest_desc, [rest, k], bar, ring.rest.index(stage), multicast=CLUSTER)
         if ring.BLOCKS:
-            tma.async_load(column_desc, [rest // 128, step], bar, ring.column_scales.index(stage * 2 + 1))
+            tma.async_load(
+                column_desc, [rest // 128, step // BEGIN * BEGIN], bar, ring.column_scales.index(stage * 2 + 1)
+            )
 
 
 @gluon.jit
@@ -367,7 +381,10 @@ def promoted_kernel(
         mbarrier.init(empty.index(stage), count=2)
         if gl.num_ctas() == 2:
             mbarrier.init(pair.index(stage), count=2)
-    ring = Ring(a, b, rest, rows, columns, full, empty, pair, STAGES, BLOCKS)  # type: ignore[call-arg]
+    single = columns
+    if BLOCKS:
+        single = columns.reinterpret(gl.float32, [STAGES * 2 * BOX, 1], one_by_one(C_LAYOUT.cga_layout))
+    ring = Ring(a, b, rest, rows, columns, single, full, empty, pair, STAGES, BLOCKS)  # type: ignore[call-arg]
     buffers = gl.allocate_shared_memory(c_ptr.dtype.element_ty, [2, BLOCK_M // 2, REST], C_LAYOUT)
     none = gl.to_tensor(0)
     leave = Exit(  # type: ignore[call-arg]
@@ -450,8 +467,8 @@ def supports(operands: Operands, config: Config | None) -> bool:
         return False
     if config is None:
         tiles = -(-operands.M // 128) * -(-operands.N // BLOCK_N.value)
-        return tiles >= multiprocessors(operands.out.device.index)
-    return (
+        return bool(tiles >= multiprocessors(operands.out.device.index))
+    return bool(
         config.block_n == BLOCK_N.value
         and config.block_k == BLOCK_K.value
         and config.ctas in (1, 2)
