@@ -13,6 +13,7 @@ round; the spread of its two figures is the noise of the method.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -36,6 +37,7 @@ LIMIT_S = 60
 GROUP = 9  # contestants tested per process
 Job = tuple[str, tuple[int, int, int], bool]  # family, product, whether batch-invariant
 ERROR_ROWS = 64
+BLOCK = 128  # products that share a scale of a block
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Family:
         result: Result type.
         unit: Whose measured ceiling the share refers to, and how many of its products one of ours costs.
         prepared: Whether B is cut into parts beforehand.
-        vendor: The vendor's way: "matmul", "tf32", "fast" or "exact" (scaled fp8).
+        vendor: The vendor's way: "matmul", "tf32", "fast" or "exact" (scaled fp8), "blocks" (scales of 1 x 128 of A and
+            128 x 128 of B).
     """
 
     name: str
@@ -69,6 +72,7 @@ FAMILIES = [
     Family("fp16 NN", "ieee", "float16", False, "float16", ("16 bit", 1)),
     Family("fp8 fast", "fast", "float8_e4m3fn", True, "bfloat16", ("fp8", 1), vendor="fast"),
     Family("fp8 promoted", "ieee", "float8_e4m3fn", True, "bfloat16", ("fp8", 1), vendor="exact"),
+    Family("fp8 block scales", "ieee", "float8_e4m3fn", True, "bfloat16", ("fp8", 1), vendor="blocks"),
     Family("tf32 NT", "tf32", "float32", True, "float32", ("tf32", 1), vendor="tf32"),
     Family("tf32 NN", "tf32", "float32", False, "float32", ("tf32", 1), vendor="tf32"),
     Family("ieee fp32", "ieee", "float32", False, "float32", ("fp32", 1)),
@@ -100,12 +104,31 @@ def operands(
     return draw(M, K), draw(N, K).t() if family.transposed else draw(K, N)
 
 
+@functools.cache
+def block_scales(M: int, K: int, N: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random scales of 1 x 128 of A, contiguous along M, and of 128 x 128 of B, along K: the vendor's layouts."""
+    generator = torch.Generator(device="cuda").manual_seed(3)
+
+    def draw(along: int, blocks: int) -> torch.Tensor:
+        return torch.empty((blocks, along), device="cuda").uniform_(0.5, 1.5, generator=generator)
+
+    blocks = -(-K // BLOCK)
+    return draw(M, blocks).t(), draw(-(-blocks // 4) * 4, -(-N // BLOCK))[:, :blocks].t()
+
+
+def scales(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """`block_scales` of a product."""
+    return block_scales(a.shape[0], a.shape[1], b.shape[1])
+
+
 def ours(family: Family, out: torch.Tensor, invariant: bool = True) -> Callable[[Any, Any], Any]:
     """Our product, writing to `out`; a prepared family takes prepared operands."""
     from tritongemm import dispatch, emulation
 
     if family.prepared:
         return lambda a, b: emulation.product(a, b, out=out)
+    if family.vendor == "blocks":
+        return lambda a, b: dispatch.scaled_product(a, b, *scales(a, b), mode=family.mode, out=out)
     return lambda a, b: dispatch.product(a, b, mode=family.mode, out=out, invariant=invariant)
 
 
@@ -115,6 +138,13 @@ def vendors(family: Family, out: torch.Tensor) -> Callable[[Any, Any], Any]:
     if family.vendor in ("fast", "exact"):
         fast = family.vendor == "fast"
         return lambda a, b: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=out.dtype, use_fast_accum=fast)
+    if family.vendor == "blocks":
+
+        def scaled(a: Any, b: Any) -> Any:
+            scale_a, scale_b = scales(a, b)
+            return torch._scaled_mm(a, b, scale_a=scale_a, scale_b=scale_b, out_dtype=out.dtype)
+
+        return scaled
     allow = family.vendor == "tf32"
 
     def product(a: Any, b: Any) -> Any:
@@ -145,6 +175,9 @@ def one(name: str, shape: tuple[int, int, int], invariant: bool) -> dict[str, An
     torch.cuda.synchronize()
     rows = torch.linspace(0, M - 1, min(M, ERROR_ROWS), device="cuda").long()
     x, y = a[rows].double(), b.double()
+    if family.vendor == "blocks":
+        scale_a, scale_b = (s.double().repeat_interleave(BLOCK, 1) for s in scales(a, b))
+        x, y = x * scale_a[rows, : shape[1]], y * scale_b.repeat_interleave(BLOCK, 0)[: shape[1], :N]
     golden, magnitude = x @ y, x.abs() @ y.abs()
     scale = magnitude * 2.0**-24
 
