@@ -71,9 +71,9 @@ def product_alone(monkeypatch):
     monkeypatch.setattr(rounding, "measure_growth", lambda *given: [])
 
 
-def audited(how, stop=0, against="blocked", second=TILES):
+def audited(how, stop=0, against="blocked", second=TILES, **types):
     first = Choices({"HOW": how, "STOP": stop})
-    return from_run.audit(kernels.epilogue_kernel, against, **SMALL, choices_a=first, choices_b=second)
+    return from_run.audit(kernels.epilogue_kernel, against, **SMALL, **types, choices_a=first, choices_b=second)
 
 
 def told(result):
@@ -129,6 +129,24 @@ def test_a_harmless_operation_hides_no_mistake(how):
     assert DIFFERENT in told(result)
     if how != "rows scaled":
         assert OWN not in told(result)
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "words"),
+    [
+        ("plain", "PASS", "have identical payloads"),
+        ("clamp to fp16", "PASS WITH LIMITATIONS", "a clamp ("),
+        ("two halves", "PASS WITH LIMITATIONS", "an identity of real numbers"),
+        ("relu", "FAIL", "as after a relu"),
+        ("fp16 sum", "FAIL", "exceeds the a-priori bound"),
+    ],
+)
+def test_kernels_of_16_bits_are_judged_alike(how, status, words):
+    result = audited(how, dtype="fp16")
+    assert result.status == status, str(result)
+    assert words in told(result)
+    # Results of 16 bits are converted by every such kernel.
+    assert "a conversion to a narrower type" not in told(result)
 
 
 def test_two_kernels_with_the_same_harmless_operation_pass():

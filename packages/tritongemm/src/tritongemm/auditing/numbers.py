@@ -161,7 +161,8 @@ def _findings(
     own = _own(operations, uncovered)
     if not own and exact_in < len(trials):
         return None  # Right floats alone do not outweigh payloads.
-    narrowing = _narrowing(c, trials[0], dtypes, operations, looks)
+    # The conversion to a narrow result is part of the product; another one shows where floats are off, or is proved.
+    narrowing = _narrowing(c, trials[0], dtypes, operations, looks, sure=bool(imprecise) or dtypes[1] == "fp32")
     return _Findings(_reason(own, narrowing), imprecise, exact_in, floats_in)
 
 
@@ -225,13 +226,17 @@ def _own(operations: Mapping[str, str], uncovered: Iterable[str]) -> dict[str, t
     return found
 
 
-def _narrowing(c: Contestant, t: Trial, dtypes: tuple[str, str], operations: Mapping[str, str], looks: str) -> str:
+def _narrowing(
+    c: Contestant, t: Trial, dtypes: tuple[str, str], operations: Mapping[str, str], looks: str, *, sure: bool
+) -> str:
     """What a kernel converts to a narrower type, if it does."""
     place = next((operations[name] for name in _NARROWING if name in operations), None)
     if place is None:
         return ""
     codes = t.first if c.letter == "A" else t.second
     how = rounded_operands(t, codes, dtypes, fpsan_tools.algebra.get()) or looks
+    if not (sure or how):
+        return ""
     return f"a conversion to a narrower type{f' ({place})' if place else ''}{': ' + how if how else ''}"
 
 
