@@ -435,6 +435,17 @@ def test_a_gpu_audit_measures_every_output_and_allows_what_a_serial_chain_errs()
     assert judge(pair, same, evidence, "", None).status == "FAIL"
 
 
+def test_a_gpu_that_a_kernel_broke_is_no_traceback(monkeypatch):
+    def broken(*given):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(from_run, "Gpu", Cpu)
+    monkeypatch.setattr(from_run, "full", broken)
+    result = audit(**QUICK)
+    assert result.status == "INCONCLUSIVE"
+    assert "floats could not be computed: CUDA error: an illegal memory access was encountered" in told(result)
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))

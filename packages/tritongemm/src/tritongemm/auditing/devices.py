@@ -295,8 +295,15 @@ class Gpu:
         return on_gpu.as_strided(codes.shape, _strides(codes), start)
 
     def upload(self, values: Array) -> Any:
-        """Float32 values as a CUDA tensor."""
-        return self.torch.from_numpy(np.ascontiguousarray(values, np.float32)).cuda()
+        """Float32 values as a CUDA tensor.
+
+        Raises:
+            KernelFailed: The GPU has no room, or a kernel broke it.
+        """
+        try:
+            return self.torch.from_numpy(np.ascontiguousarray(values, np.float32)).cuda()
+        except RuntimeError as error:
+            raise KernelFailed(f"the GPU does not take the operands: {one_line(error)}") from error
 
     def library(self, a: Array, b: Array, dtypes: tuple[str, str]) -> Array:
         """The product by `torch.matmul` in the operands' type, as bit patterns of the result's; fp32 without TF32.
@@ -343,9 +350,8 @@ class Gpu:
             return self._call(contestant, operands, dtypes, (M, N), domain, version)
         start = np.full((M, N), 0 if contestant.zeroed else UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
         result = _laid_out(start, dtypes[1], layout)
-        tensors = [self._tensor(x, d) for x, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True)]
-        x, y, z = tensors
         with _failures_of(contestant):
+            x, y, z = (self._tensor(m, d) for m, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True))
             positional, keywords = contestant.arguments(x, y, z, _strides(*operands, result))
             kernel = contestant.kernel[contestant.grid(M, N, K)]
             if domain == FLOATS:
@@ -367,8 +373,8 @@ class Gpu:
     ) -> Launched:
         """A contestant that is a function, called with CUDA tensors."""
         assert contestant.function is not None
-        x, y = (self._tensor(m, dtypes[0]) for m in operands)
         with _failures_of(contestant), self.torch.no_grad():
+            x, y = (self._tensor(m, dtypes[0]) for m in operands)
             if domain == FLOATS:
                 return Launched(bits_of_result(contestant.function(x, y), dtypes[1], shape))
             with fpsan_tools.on_gpu(version=version) as session:

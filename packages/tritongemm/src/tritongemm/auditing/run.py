@@ -310,6 +310,10 @@ def audit(
             rounding = sampled(contestants, place, setting, started, max_time, show, brief=wrong)
     except (fpsan_tools.FpsanError, KernelFailed) as error:
         problem = one_line(error)
+    except RuntimeError as error:  # PyTorch's, of a GPU that a kernel broke or that has no room.
+        if not isinstance(place, Gpu):
+            raise
+        problem = one_line(error)
     verdict = judge(contestants, evidence, rounding, problem, untested)
     given = (atol, rtol) if (atol, rtol) != (None, None) else None
     options = _options(M, N, K, kinds, distribution, seed, given, place.kind, max_time, choices_a, choices_b)
