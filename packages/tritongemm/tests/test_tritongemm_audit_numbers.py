@@ -203,3 +203,26 @@ def test_assert_close_names_a_function_of_the_product(function, words):
     never = a @ b
     never[16:, :] = 0
     assert closeness(never, a, b).looks_like.text == "they are zero: never computed or never written"
+
+
+def test_a_kernel_that_fpsan_does_not_run_on_a_gpu_is_checked_by_its_numbers(monkeypatch):
+    """The compiler's pass may refuse what runs otherwise; a mistake is found by numbers then."""
+    from tritongemm.auditing.devices import PAYLOADS, Cpu
+    from tritongemm.errors import KernelFailed
+
+    class Refusing(Cpu):
+        kind = "gpu"
+
+        def run(self, contestant, a, b, dtypes, *, domain="floats", **how):
+            if domain == PAYLOADS and contestant.letter == "A":
+                raise KernelFailed("its launch failed: RuntimeError: PassManager::run failed")
+            return super().run(contestant, a, b, dtypes, domain=domain, **how)
+
+    monkeypatch.setattr(from_run, "device_named", lambda name: Refusing())
+    right = audited("plain")
+    assert right.status == "PASS WITH LIMITATIONS", str(right)
+    assert "algebra: not available for this kernel: Triton's FpSan does not run it (its launch failed" in told(right)
+    assert f"Its numbers agree with float64 in {len(right.algebra.trials)} products" in told(right)
+    wrong = audited("plain", stop=1)
+    assert wrong.status == "FAIL"
+    assert "from k = 64 of 65 on are missing" in told(wrong)

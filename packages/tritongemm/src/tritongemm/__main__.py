@@ -130,7 +130,11 @@ def parser() -> argparse.ArgumentParser:
         "--hardware", action="store_true", help="on a CPU: predict the bits of an H200 (sm_90), tensor cores included"
     )
     p.add_argument(
-        "--max-time", type=float, default=120.0, metavar="SECONDS", help="time a CPU audit may take (default 120)"
+        "--max-time",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="time that an audit may take; on a GPU its payload comparisons may take a quarter of it (default 120)",
     )
     p.add_argument(
         "--const",
