@@ -226,3 +226,30 @@ def test_a_kernel_that_fpsan_does_not_run_on_a_gpu_is_checked_by_its_numbers(mon
     wrong = audited("plain", stop=1)
     assert wrong.status == "FAIL"
     assert "from k = 64 of 65 on are missing" in told(wrong)
+
+
+@pytest.mark.parametrize("hardware", [False, True])
+def test_the_dot_of_tritons_default_is_called_tf32(hardware):
+    """The most frequent surprise: tl.dot of fp32 operands without input_precision."""
+    choices = Choices({**TILES.constants, "INPUT_PRECISION": "tf32"})
+    result = from_run.audit("blocked", "blocked", **SMALL, choices_a=choices, choices_b=TILES, hardware=hardware)
+    assert result.status == "FAIL"
+    first = result.verdict.failures[0]
+    how = "truncated" if hardware else "rounded"
+    assert f"this looks like another precision: as if both operands were {how} to tf32 or fp16" in first
+    assert "unless it is told input_precision='ieee'" in first
+    assert f"--precision-a {'tf32' if hardware else 'tf32_rounded'}." in first
+    declared = Choices(choices.constants, precision="tf32" if hardware else "tf32_rounded")
+    again = from_run.audit("blocked", "blocked", **SMALL, choices_a=declared, choices_b=TILES, hardware=hardware)
+    assert again.status.startswith("PASS"), str(again)
+
+
+def test_a_function_that_rounds_is_no_other_algebra():
+    def half(a, b):
+        return (a.astype(np.float16) @ b.astype(np.float16)).astype(np.float32)
+
+    result = from_run.audit(half, "blocked", **SMALL, choices_b=TILES)
+    assert result.status == "FAIL"
+    assert "Different algebra" not in told(result)
+    assert "this looks like another precision" in told(result)
+    assert "A (half) is off with other operands too: positive" in told(result) or not result.rounding.swept

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+import fpsan_tools
 from tritongemm.accuracy import BoundedOrder, ErrorAccumulator, ErrorReport, Tolerance
+from tritongemm.assertions import closeness
 from tritongemm.auditing.clock import OutOfTime
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.devices import Array, Cpu, Device, Gpu, Launched, codes_of, values_of
@@ -19,6 +21,7 @@ from tritongemm.auditing.growth import Growth, measure_growth
 from tritongemm.auditing.implied_orders import AnyOrder, ModeOrder, Order
 from tritongemm.auditing.sampling import AT_RISK, RANDOM, Rectangle, Survey, most_at_risk, rectangles, survey
 from tritongemm.auditing.sweep import Swept, sweep
+from tritongemm.auditing.symptoms import PRECISION
 from tritongemm.matrices import DTYPES
 from tritongemm.orders import SummationOrder
 from tritongemm.reference import Block, largest_of, reference, reference_blocks
@@ -57,6 +60,7 @@ class RoundingEvidence:
         growth: How the errors of both grow with K.
         swept: Errors under other distributions of the operands.
         judged_by: By kernel letter, the report of the precision mode that it was declared to have.
+        precision: By kernel letter, which precision its floats look like, if they are further off than they may be.
         seconds: Time taken.
     """
 
@@ -75,6 +79,7 @@ class RoundingEvidence:
     growth: list[Growth] = field(default_factory=list)
     swept: list[Swept] = field(default_factory=list)
     judged_by: dict[str, str] = field(default_factory=dict)
+    precision: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -212,6 +217,8 @@ def sampled(
     # Of kernels that compute something else no order has to be found.
     deadline = begun if brief else started + _IDENTIFY_SHARE * max_time
     _identify(contestants, setting, plan[0], first, evidence, deadline)
+    x, y = a[plan[0].rows], np.ascontiguousarray(b[:, plan[0].columns])
+    _look_at_precision(contestants, setting, first, x, y, evidence)
     if not brief:
         until = started + _GROWTH_SHARE * max_time
         evidence.growth = measure_growth(contestants, device, a, b, dtypes, setting.seed, until, show)
@@ -295,6 +302,24 @@ def _evaluate(
     return results
 
 
+def _look_at_precision(
+    contestants: tuple[Contestant, Contestant],
+    setting: Setting,
+    results: Mapping[str, Launched],
+    x: Array,
+    y: Array,
+    evidence: RoundingEvidence,
+) -> None:
+    """Says of floats that are further off than they may be which precision they look like."""
+    operands = [fpsan_tools.typed(codes_of(m, setting.dtypes[0]), setting.dtypes[0]) for m in (x, y)]
+    for c in contestants:
+        mode = setting.precisions.get(c.letter, "ieee")
+        codes = fpsan_tools.typed(results[c.letter].codes, setting.dtypes[1])
+        looks = closeness(codes, operands[0], operands[1], precision=mode).looks_like
+        if looks is not None and looks.kind == PRECISION:
+            evidence.precision[c.letter] = looks.text
+
+
 def _sweep(
     contestants: tuple[Contestant, Contestant],
     device: Device,
@@ -370,6 +395,7 @@ def full(
     picked = {k: Launched(v.codes[np.ix_(side.rows, side.columns)], order=v.order) for k, v in results.items()}
     _identify(contestants, setting, side, picked, evidence)
     x, y = a[side.rows], np.ascontiguousarray(b[:, side.columns])
+    _look_at_precision(contestants, setting, picked, x, y, evidence)
     chain = codes_of(SummationOrder.chain().simulate(x, y), dtypes[1])
     evidence.chain_outputs = chain.size
     evidence.chain_equal = {k: int((v.codes == chain).sum()) for k, v in picked.items()}

@@ -227,10 +227,19 @@ def _judge_rounding(
                 places = f"{report.wrong_special:,} of {report.outputs:,}"
                 v.failures.append(f"{c.letter} ({c.name}) leaves NaN or infinity in {places} outputs that are finite.")
             continue
+        before = len(v.failures)
         for stratum, reports in e.strata.items():
             _judge_kernel(v, c, reports, e, stratum)
+        imprecise = len(v.failures) > before
+        if imprecise and c.letter in e.precision:
+            v.failures.insert(before, _precision(c, e.precision[c.letter], e))
+        elsewhere: list[str] = []
         for swept in e.swept:
-            _judge_swept(v, c, swept, e)
+            wrong_there = _judge_swept(v, c, swept, e)
+            elsewhere += [swept.name] if wrong_there and imprecise else []
+            v.failures += wrong_there if not imprecise else []
+        if elsewhere:
+            v.failures.append(f"{c.letter} ({c.name}) is off with other operands too: {', '.join(elsewhere)}.")
         found = e.identified[c.letter]
         if found.order is None:
             share = f"{found.agreed} of {found.outputs}"
@@ -257,8 +266,26 @@ def _two_orders(e: RoundingEvidence) -> str:
     )
 
 
-def _judge_swept(v: Verdict, c: Contestant, swept: Swept, e: RoundingEvidence) -> None:
-    """Judges a kernel under another distribution of the operands."""
+def _precision(c: Contestant, looks: str, e: RoundingEvidence) -> str:
+    """What the floats of a kernel look like that are off, and what to do about it."""
+    found = getattr(e.identified[c.letter].order, "mode", None)
+    bits = f"; it has the bits of precision {found} on an H200" if found else ""
+    said = f"{c.letter} ({c.name}): this looks like another precision: {looks}{bits}."
+    if "tf32" not in looks:
+        return said
+    mode = found or ("tf32" if "truncated" in looks else "tf32_rounded")
+    return (
+        f"{said} tl.dot multiplies fp32 operands in tf32 unless it is told input_precision='ieee'. If that is what it "
+        f"is meant to do, say so with --precision-{c.letter.lower()} {mode}."
+    )
+
+
+def _judge_swept(v: Verdict, c: Contestant, swept: Swept, e: RoundingEvidence) -> list[str]:
+    """Judges a kernel under another distribution of the operands.
+
+    Returns:
+        What is wrong.
+    """
     r = swept.reports[c.letter]
     if swept.name == "subnormal":
         if r.bound_exceeded:
@@ -266,12 +293,13 @@ def _judge_swept(v: Verdict, c: Contestant, swept: Swept, e: RoundingEvidence) -
                 f"{c.letter} ({c.name}) loses numbers below the smallest normal one, as units do that flush subnormals "
                 f"to zero: its results are off by {figure(r.rms_abs)} rms where they are {figure(r.golden_rms)}."
             )
-        return
+        return []
+    failures = []
     where = f"with operands {swept.name} ({swept.text})"
     if r.wrong_special:
-        v.failures.append(f"{c.letter} ({c.name}) has NaN or infinity in the wrong places {where}.")
+        failures.append(f"{c.letter} ({c.name}) has NaN or infinity in the wrong places {where}.")
     if r.bound_exceeded:
-        v.failures.append(
+        failures.append(
             f"{c.letter} ({c.name}) exceeds the a-priori bound ({r.order}) {where} in {r.bound_exceeded:,} of "
             f"{r.outputs:,} outputs, up to {figure(r.bound_used)} times."
         )
@@ -280,10 +308,11 @@ def _judge_swept(v: Verdict, c: Contestant, swept: Swept, e: RoundingEvidence) -
     kind = DTYPES[r.dtype]
     floor = kind.unit_roundoff * r.golden_rms + kind.min_subnormal
     if r.rms_abs > _ALLOWED_RATIO * allowed + floor:
-        v.failures.append(
+        failures.append(
             f"{c.letter} ({c.name}): {where} its rms error {figure(r.rms_abs)} is more than twice that of the "
             f"reference ({figure(allowed)}), plus one rounding of the output ({figure(floor)})."
         )
+    return failures
 
 
 def _judge_kernel(
@@ -316,7 +345,7 @@ def _judge_kernel(
                 f"reference, {e.names[key]} ({figure(its)}), plus one rounding of the output ({figure(floor)}); the "
                 f"worst output's kappa is {figure(report.worst_kappa)}."
             )
-            if mode is not None and mode != "ieee":
+            if mode is not None and mode != "ieee" and c.letter not in e.precision:
                 hint = (
                     f"{c.letter} ({c.name}) has the bits of precision {mode} on an H200: if that is what it is meant "
                     f"to be, say so with --precision-{c.letter.lower()} {mode}."
