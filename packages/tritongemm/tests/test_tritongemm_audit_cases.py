@@ -138,6 +138,10 @@ def attention(q, k, v):
         ("tile counted twice", ["no rounding", "keys = 64, and right at queries = 16, keys = 15"]),
         ("not rescaled", ["no rounding", "keys = 64, and right at queries = 16, keys = 15"]),
         ("wrong scale", ["no rounding", "right at queries = 16, keys = 1"]),
+        (
+            "tf32",
+            ["It is rounding.", "multiplies fp32 operands in tf32, as tl.dot does unless", "tritongemm_case_kernels"],
+        ),
     ],
 )
 def test_mistakes_in_an_attention(mistake, words):

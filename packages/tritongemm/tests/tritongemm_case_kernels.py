@@ -134,7 +134,7 @@ def attention_kernel(
         live = n < keys
         k = tl.load(k_ptr + n[:, None] * D + d[None, :], mask=live[:, None], other=0.0)
         v = tl.load(v_ptr + n[:, None] * D + d[None, :], mask=live[:, None], other=0.0)
-        s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+        s = tl.dot(q, tl.trans(k), input_precision="tf32" if MISTAKE == "tf32" else "ieee") * scale
         if MISTAKE != "key tail unmasked":
             s = tl.where(live[None, :], s, -float("inf"))
         new = tl.maximum(top, tl.max(s, axis=1))

@@ -165,6 +165,7 @@ class AuditResult:
                 "orders": {k: explanation.as_dict(v) for k, v in r.identified.items()},
                 "equal_to_serial_chain": r.chain_equal,
                 "of_outputs": r.chain_outputs,
+                "precision": dict(r.precision),
                 "growth": [{**asdict(g), "slope": g.slope, "reading": g.reading()} for g in r.growth],
             },
             "figures": figures,
