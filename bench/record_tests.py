@@ -31,6 +31,8 @@ def of_report(path):
     found = {}
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         outcomes = {child.tag for child in case}
+        if not case.get("classname"):
+            raise SystemExit(f"{path}: the run was interrupted; only whole runs are recorded")
         if outcomes & {"failure", "error"}:
             raise SystemExit(
                 f"{path}: {case.get('classname')}.{case.get('name')} failed; only passed tests are recorded"

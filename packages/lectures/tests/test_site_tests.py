@@ -74,6 +74,8 @@ def test_failures_and_reports_of_no_machine_are_refused(recorder, tmp_path, monk
     failed = '<testcase classname="x.test_y" name="test_z"><failure/></testcase>'
     with pytest.raises(SystemExit, match="test_z failed"):
         recorder.main(str(tmp_path / "out.json"), reported(tmp_path, failed))
+    with pytest.raises(SystemExit, match="interrupted"):
+        recorder.main(str(tmp_path / "out.json"), reported(tmp_path, '<testcase name="test_z"/>'))
     monkeypatch.setattr(recorder, "facts", dict)
     with pytest.raises(SystemExit, match="no GPU here"):
         recorder.main(str(tmp_path / "out.json"), reported(tmp_path))
