@@ -486,10 +486,14 @@ def test_adapters_take_the_users_own_tensors(folder, capsys):
         (["adapter.py", "--data", "a.npz", "b.npz"], "an adapter takes one"),
         (["adapter.py", "--dtype", "fp7"], "no floating-point type"),
         (["adapter.py", "--baseline", "gone.json"], "'gone.json' cannot be read"),
+        (["half.py"], "an adapter has functions inputs, kernel, reference, and 'reference' is missing"),
+        (["empty.py"], "audit: inputs: a dictionary with at least one array"),
     ],
 )
 def test_wrong_use_of_an_adapter_is_one_sentence(folder, capsys, arguments, words):
     (folder / "adapter.py").write_text(cases.TEMPLATE)
+    (folder / "half.py").write_text("def inputs(rng):\n    return {}\n\n\nkernel = inputs\n")
+    (folder / "empty.py").write_text("def inputs(rng):\n    return {}\n\n\nkernel = reference = inputs\n")
     assert main(["audit", *arguments, "--no-report"]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)

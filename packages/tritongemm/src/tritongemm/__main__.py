@@ -24,7 +24,8 @@ _INTERRUPTED, _PIPE_CLOSED = 130, 141
 # What the functions call the options, where that is not the option's name without its dashes.
 _OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in (
-        "dtype", "out_dtype", "inputs", "seed", "atol", "rtol", "max_time", "device")},
+        "dtype", "out_dtype", "seed", "atol", "rtol", "max_time", "device")},
+    "distribution": "--inputs",
     **{name: f"--{name.lower()}" for name in "MNK"},
     **{f"choices_{letter}.precision": f"--precision-{letter}" for letter in "ab"},
 }  # fmt: skip
@@ -283,14 +284,14 @@ def _adapter(options: argparse.Namespace) -> Any:
     """The case, if the command names an adapter alone."""
     if options.kernel_a is None or options.kernel_b is not None or ":" in options.kernel_a:
         return None
-    from tritongemm.auditing.cases import case_of, is_adapter
+    from tritongemm.auditing.cases import case_of, looks_like_adapter
     from tritongemm.auditing.contestants import OWN, import_place, usable_triton
 
     if options.kernel_a in OWN or not (options.kernel_a.endswith(".py") or "." in options.kernel_a):
         return None
     usable_triton()
     module = import_place(options.kernel_a, "A")
-    if not is_adapter(module):
+    if not looks_like_adapter(module):
         return None
     for name, default in _PAIR_ONLY.items():
         if getattr(options, name) != default:

@@ -120,6 +120,12 @@ def is_adapter(module: ModuleType) -> bool:
     return all(callable(getattr(module, name, None)) for name in _NEEDED)
 
 
+def looks_like_adapter(module: ModuleType) -> bool:
+    """Whether a module is meant to be an adapter: it makes inputs for a kernel or a reference."""
+    named = [name for name in _NEEDED if callable(getattr(module, name, None))]
+    return "inputs" in named and len(named) > 1
+
+
 def case_of(module: ModuleType, spec: str) -> Case:
     """The case that an adapter describes.
 

@@ -200,7 +200,8 @@ def _where(case: Case, mine: list[Measured], wrong: list[Measured]) -> str:
             )
     fine = [_place(case, m.spec) for m in drawn if m.accepted]
     broken = list(dict.fromkeys(_place(case, m.spec) for m in bad))
-    return f"It is wrong at {'; '.join(broken[:4])}, and right at {'; '.join(dict.fromkeys(fine[:3]))}."
+    right = f", and right at {'; '.join(dict.fromkeys(fine[:3]))}" if fine else ""
+    return f"It is wrong at {'; '.join(broken[:4])}{right}."
 
 
 def _pattern(m: Measured) -> str:

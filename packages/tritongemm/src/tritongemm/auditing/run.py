@@ -265,7 +265,7 @@ def audit(
     _check_memory(M, N, K)
     if distribution not in DISTRIBUTIONS:
         raise UsageError(
-            f"inputs: {distribution!r} is no distribution of operands. {nearest(distribution, DISTRIBUTIONS)}"
+            f"distribution: {distribution!r} is no distribution of operands. {nearest(distribution, DISTRIBUTIONS)}"
         )
     version, untested = usable_triton()
     place = device_named(device)
@@ -283,7 +283,7 @@ def audit(
         a, b = (values_of(codes_of(x, kinds[0]), kinds[0]).reshape(x.shape) for x in (a, b))
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             raise UsageError(
-                f"inputs: {DISTRIBUTION_TEXT[distribution]} reaches beyond {kinds[0]}'s largest number "
+                f"distribution: {DISTRIBUTION_TEXT[distribution]} reaches beyond {kinds[0]}'s largest number "
                 f"{dtype_named(kinds[0]).max:g}; choose other --inputs, or --dtype bf16 or fp32."
             )
     show("comparing payloads", 0)
