@@ -233,9 +233,9 @@ def gpu_tests(session: nox.Session) -> None:
             *group("test"),
         )  # fmt: skip
     workers = ["-n", str(GPU_WORKERS), "--dist", "worksteal"] if has_xdist(session) else []
-    for path in PACKAGES[:3]:
-        env = no_venv_path(session)
-        session.run("python", "-m", "pytest", f"{path}/tests", "-m", "gpu", *workers, *session.posargs, env=env)
+    # One run over all packages: a few tests take a minute, and nobody waits for them package by package.
+    folders = [f"{path}/tests" for path in PACKAGES[:3]]
+    session.run("python", "-m", "pytest", *folders, "-m", "gpu", *workers, *session.posargs, env=no_venv_path(session))
 
 
 #: Most of the time of GPU tests is Triton's compiler, on the CPU; every worker holds GPU memory of its own.
