@@ -239,7 +239,7 @@ def gpu_tests(session: nox.Session) -> None:
 
 
 #: Most of the time of GPU tests is Triton's compiler, on the CPU; every worker holds GPU memory of its own.
-GPU_WORKERS = max(1, min(8, (os.cpu_count() or 1) // 2))
+GPU_WORKERS = max(1, min(12, (os.cpu_count() or 1) * 3 // 4))
 
 
 def has_xdist(session: nox.Session) -> bool:
