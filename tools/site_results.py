@@ -342,14 +342,14 @@ def edge_tests(name: str, data: Data) -> Iterator[str]:
 @view
 def gpu_tests(name: str, data: Data) -> Iterator[str]:
     """Per test file, how many tests and cases passed on the recorded GPU."""
-    rows = [
-        [site_tests.subject(site_tests.TESTS / f"{file}.py"), f"`{file}.py`", *map(figure, _counted(tests))]
-        for file, tests in data["tests"].items()
-        if (site_tests.TESTS / f"{file}.py").exists()
-    ]
+    rows = []
+    for file, tests in data["tests"].items():
+        path = site_tests.file_named(file)
+        package = path.relative_to(site_tests.PACKAGES).parts[0]
+        rows.append([site_tests.subject(path), f"`{package}`", f"`{file}.py`", *map(figure, _counted(tests))])
     totals = (sum(column) for column in zip(*map(_counted, data["tests"].values()), strict=True))
-    rows.append(["**all**", "", *(f"**{figure(total)}**" for total in totals)])
-    yield from table(["what is tested", "file", "tests", "cases passed"], rows, 2)
+    rows.append(["**all**", "", "", *(f"**{figure(total)}**" for total in totals)])
+    yield from table(["what is tested", "package", "file", "tests", "cases passed"], rows, 3)
 
 
 def _counted(tests: Data) -> tuple[int, int]:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1] / "packages" / "tritongemm" / "tests"
+PACKAGES = Path(__file__).resolve().parents[1] / "packages"
+TESTS = PACKAGES / "tritongemm" / "tests"
 
 # How names of tests, which are all lower case, are written in a sentence.
 _WRITTEN = {
@@ -39,6 +40,11 @@ class Test:
         words = self.name.removeprefix("test_").removeprefix("gpu_").split("_")
         text = " ".join(_WRITTEN.get(word, word) for word in words)
         return text[:1].upper() + text[1:]
+
+
+def file_named(name: str) -> Path:
+    """The test file of a name, which is unique in the repository."""
+    return next(PACKAGES.glob(f"*/tests/{name}.py"))
 
 
 def subject(path: Path) -> str:

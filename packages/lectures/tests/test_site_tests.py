@@ -92,4 +92,5 @@ def test_the_page_lists_every_test_and_what_passed():
             assert f"| {test.sentence} |" in text
     assert "| TMA reads either axis | GPU | 12 |" in text
     counted = "\n".join(site_results.gpu_tests("x", {"tests": ran}))
-    assert "| **all** |  | **1** | **12** |" in counted
+    assert "| **all** |  |  | **1** | **12** |" in counted
+    assert "| `tritongemm` | `test_tritongemm_edges_gpu.py` | 1 | 12 |" in counted
