@@ -57,17 +57,15 @@ def test_narrow_tiles_begin_at_blocks_of_scales():
 
 
 CASES = {
-    "bf16": ("bf16", 1, {}),
-    "scales of blocks": ("bf16", 1, {"BLOCKS": True}),
-    "cluster": ("bf16", 2, {}),
-    "cluster, scales of blocks": ("bf16", 2, {"BLOCKS": True}),
-    "epilogue": ("fp32", 1, {"ADD": True, "BIAS": True, "ALPHA": True, "ACTIVATION": "silu"}),
-    "ragged, scales of blocks": ("fp32", 1, {"BLOCKS": True, "TMA": False}),
-    "scales of rows": ("bf16", 1, {"FACTORS": True}),
+    "bf16": ("bf16", {}),
+    "scales of blocks": ("bf16", {"BLOCKS": True}),
+    "epilogue": ("fp32", {"ADD": True, "BIAS": True, "ALPHA": True, "ACTIVATION": "silu"}),
+    "ragged, scales of blocks": ("fp32", {"BLOCKS": True, "TMA": False}),
+    "scales of rows": ("bf16", {"FACTORS": True}),
 }
 
 
-def compiled(result, ctas, constants):
+def compiled(result, constants):
     from triton.backends.compiler import GPUTarget
     from triton.experimental.gluon import language as gl
     from triton.experimental.gluon._runtime import GluonASTSource
@@ -75,22 +73,19 @@ def compiled(result, ctas, constants):
     from tritongemm.kernels.hopper.matrices import tile_layout
 
     kernel = promoted.promoted_kernel
-    rows = 64 * ctas
-    split, shared = (True, False) if ctas == 2 else (None, None)
     fp8, out = gl.float8e4nv, {"bf16": gl.bfloat16, "fp32": gl.float32}[result]
     given = {
-        "BLOCK_M": 128 * ctas, "GROUP_M": 8, "STAGES": promoted._stages(2 if result == "bf16" else 4), "TMA": True,
+        "BLOCK_M": 128, "GROUP_M": 8, "STAGES": promoted._stages(2 if result == "bf16" else 4), "TMA": True,
         "FACTORS": False, "BLOCKS": False, "ALPHA": False, "ADD": False, "BIAS": False, "ACTIVATION": None,
-        "C_LAYOUT": tile_layout(rows, 64, out, split),
+        "C_LAYOUT": tile_layout(64, 64, out, None),
     } | constants  # fmt: skip
-    along, alike = ((0, 1), (0, 0)) if ctas == 2 else (None, None)
     described = {
-        "a_desc": ("fp8e4nv", [rows, 128], tile_layout(rows, 128, fp8, split)),
-        "b_desc": ("fp8e4nv", [128, 128], tile_layout(128, 128, fp8, shared)),
-        "rest_desc": ("fp8e4nv", [64, 128], tile_layout(64, 128, fp8, shared)),
-        "c_desc": (result, [rows, 64], given["C_LAYOUT"]),
-        "row_desc": ("fp32", [1, rows], promoted._plain(along)),
-        "column_desc": ("fp32", [1, 32], promoted._plain(alike)),
+        "a_desc": ("fp8e4nv", [64, 128], tile_layout(64, 128, fp8, None)),
+        "b_desc": ("fp8e4nv", [128, 128], tile_layout(128, 128, fp8, None)),
+        "rest_desc": ("fp8e4nv", [64, 128], tile_layout(64, 128, fp8, None)),
+        "c_desc": (result, [64, 64], given["C_LAYOUT"]),
+        "row_desc": ("fp32", [1, 64], promoted._plain()),
+        "column_desc": ("fp32", [1, 32], promoted._plain()),
     }
     absent = [] if given["BLOCKS"] else ["row_desc", "column_desc"]
     given |= dict.fromkeys(absent if given["TMA"] else [*absent, "c_desc"])
@@ -109,7 +104,7 @@ def compiled(result, ctas, constants):
             signature[name] = "i32"
     names = kernel.arg_names
     constants = {(names.index(name),): value for name, value in given.items()}
-    options = {"num_warps": 4, "maxnreg": 168, "num_ctas": ctas, "enable_fp_fusion": True}
+    options = {"num_warps": 4, "maxnreg": 168, "enable_fp_fusion": True}
     source = GluonASTSource(kernel, signature, constants, {})
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
@@ -117,8 +112,8 @@ def compiled(result, ctas, constants):
 @pytest.mark.triton
 @pytest.mark.parametrize("case", [c if "," not in c else pytest.param(c, marks=pytest.mark.exhaustive) for c in CASES])
 def test_the_kernel_compiles_without_spills(case, tmp_path):
-    result, ctas, constants = CASES[case]
-    kernel = compiled(result, ctas, constants)
+    result, constants = CASES[case]
+    kernel = compiled(result, constants)
     assert kernel.metadata.shared <= 227 * 1024
     binary = tmp_path / "kernel.cubin"
     binary.write_bytes(kernel.asm["cubin"])
