@@ -6,6 +6,7 @@ What is taken although it looks odd is listed, so a value that slips through is 
 
 import inspect
 import re
+from random import Random
 
 import numpy as np
 import pytest
@@ -320,3 +321,55 @@ def test_a_layer_says_at_once_what_is_wrong(option, words):
 
     with pytest.raises(TritongemmError, match=words):
         nn.Linear(3, 4, **option)
+
+
+# ------------------------------------------------------------------------------------------------------------ at random
+def drawn(rng, library):
+    """A call whose arguments fit each other by chance: (function, arguments, the result's shape if they do)."""
+    function = rng.choice(["mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "predict"])
+    kind = rng.choice([np.float32, np.float32, np.float64, np.float16, np.int32])
+
+    def any_shape():
+        return tuple(rng.choice([0, 1, 2, 3, 5]) for _ in range(rng.choice([0, 1, 2, 2, 2, 3, 4])))
+
+    def made(shape, dtype=kind):
+        return array(library, (random(*shape) * 9).astype(dtype))
+
+    m, k, n = (rng.choice([0, 1, 2, 3]) for _ in range(3))
+    batch = (2,) if function in ("bmm", "baddbmm", "matmul") else ()
+    first, second = (*batch, m, k), (*(batch if function != "matmul" else ()), k, n)
+    names = ("x", "weight") if function == "linear" else ("a", "b")
+    second = (n, k) if function == "linear" else second
+    shapes = [any_shape() if rng.random() < 0.3 else shape for shape in (first, second)]
+    given = {names[0]: made(shapes[0]), names[1]: made(shapes[1], kind if rng.random() < 0.9 else np.float64)}
+    result = (*batch, m, n)
+    if function in ("addmm", "baddbmm"):
+        given["input"] = made(any_shape() if rng.random() < 0.5 else result)
+    elif rng.random() < 0.3 and function != "matmul":
+        given |= {"c": made(any_shape() if rng.random() < 0.5 else result), "beta": 0.5}
+    if rng.random() < 0.3 and function != "matmul":
+        given["bias"] = made((n,) if rng.random() < 0.7 else any_shape())
+    if rng.random() < 0.2 and function != "predict":
+        given["out"] = made(any_shape() if rng.random() < 0.5 else result)
+    if rng.random() < 0.3:
+        given["precision"] = rng.choice(["tf32", "ieee", "auto", "fp16x3", "fast", "bf16x3"])
+    if rng.random() < 0.3:
+        given["activation"] = rng.choice(["relu", "gelu"])
+    return function, given, result if shapes == [first, second] else None
+
+
+@LIBRARIES
+@pytest.mark.filterwarnings("ignore:An output with one or more")
+def test_arguments_at_random_are_multiplied_or_refused(library):
+    rng, taken, refused = Random(5), 0, 0
+    for _ in range(400):
+        function, given, shape = drawn(rng, library)
+        try:
+            result = getattr(tritongemm, function)(**given)
+        except TritongemmError:
+            refused += 1
+            continue
+        taken += 1
+        if shape is not None:
+            assert tuple(np.shape(result)) == shape, (function, {name: np.shape(x) for name, x in given.items()})
+    assert min(taken, refused) > 50
