@@ -16,7 +16,7 @@ Choices = contestants.Choices
 
 pytestmark = pytest.mark.triton
 
-SMALL = {"M": 48, "N": 40, "K": 130, "device": "cpu", "max_time": 300}
+SMALL = {"M": 24, "N": 20, "K": 70, "device": "cpu", "max_time": 300}
 TILES = Choices({"BLOCK_M": 16, "BLOCK_N": 16})
 DIFFERENT, ROUNDING = "Different algebra: this is no rounding.", "Another precision: this is rounding"
 OWN = "its payloads are not those of the product, which says nothing here"
@@ -64,9 +64,11 @@ IMPRECISE = {
 
 @pytest.fixture(autouse=True)
 def product_alone(monkeypatch):
-    """Growth and other distributions have tests of their own."""
-    from tritongemm.auditing import rounding, sweep
+    """Growth, other distributions and large products have tests of their own."""
+    from tritongemm.auditing import algebra, rounding, sweep
 
+    shapes = algebra.shapes_to_try
+    monkeypatch.setattr(algebra, "shapes_to_try", lambda *given: shapes(*given)[: algebra.ESSENTIAL + 1])
     monkeypatch.setattr(sweep, "SWEEP", {})
     monkeypatch.setattr(rounding, "measure_growth", lambda *given: [])
 
