@@ -52,7 +52,7 @@ class Device:
     def __init__(self, monkeypatch, backend="cuda", arch=90):
         self.seen = []
         self.failure = None
-        self.ttir = TTIR
+        self.asm = {"ttir": TTIR}
         target = SimpleNamespace(backend=backend, arch=arch)
         monkeypatch.setattr(triton.runtime.driver, "_active", SimpleNamespace(get_current_target=lambda: target))
         # A function, as Triton's own entry point is: the kernel is its first argument.
@@ -65,7 +65,7 @@ class Device:
         self.seen.append((knobs.compilation.instrumentation_mode, casts, size))
         if self.failure is not None:
             raise self.failure
-        return SimpleNamespace(metadata=SimpleNamespace(enable_fp_fusion=False), asm={"ttir": self.ttir})
+        return SimpleNamespace(metadata=SimpleNamespace(enable_fp_fusion=False), asm=self.asm)
 
 
 @pytest.fixture
@@ -214,9 +214,15 @@ def test_amd_architectures_that_ignore_the_mode_are_refused(arch, works, monkeyp
 def test_records_list_what_payloads_do_not_cover(device):
     with fpsan_tools.on_gpu() as session:
         copy[(1,)](CUDA, CUDA)
-        device.ttir = TTIR.replace("math.absf %0 : f32", "?? %0")
+        device.asm = {"ttir": TTIR.replace("math.absf %0 : f32", "?? %0")}
         copy[(1,)](CUDA, CUDA)
-    first, second = session.launches
+        device.asm = {"glir": TTIR}  # a kernel written in Gluon
+        copy[(1,)](CUDA, CUDA)
+        device.asm = {"cubin": b""}
+        copy[(1,)](CUDA, CUDA)
+    first, second, gluon, bare = session.launches
+    assert gluon.unsanitised == first.unsanitised
+    assert bare.notes[1].startswith("operations that payloads do not cover are not listed: the compiled kernel carries")
     assert [(gap.op, gap.file, gap.line) for gap in first.unsanitised] == [("math.absf", "kernels.py", 5)]
     assert second.unsanitised == []
     assert second.notes[1].startswith("operations that payloads do not cover are not listed: ")
