@@ -37,7 +37,7 @@ def compiled(small, cut, dtype, b_nk, promoted=False):
     tiles = {"a_desc": ((cut.box, width), None), "b_desc": (columns(cut.columns), 0 if b_nk else 1)}
     given = {
         "ROWS": cut.rows, "COLUMNS": cut.columns, "EXTRA": cut.extra, "STAGES": cut.stages, "DEEP": cut.deep,
-        "B_NK": b_nk, "ONCE": False, "PROMOTED": promoted, "FACTORS": False,
+        "B_NK": b_nk, "PROMOTED": promoted, "FACTORS": False,
         "A_LAYOUT": small._layout((cut.rows, width), kind, cut.parts, None), "ALPHA": False, "ADD": False,
         "BIAS": False, "ACTIVATION": None,
     }  # fmt: skip

@@ -28,7 +28,6 @@ MODES = [
     ("ieee", "bfloat16"),
     ("ieee", "float16"),
     ("tf32", "float32"),
-    ("tf32_even", "float32"),
     ("fast", "float8_e4m3fn"),
     ("ieee", "float8_e4m3fn"),
 ]

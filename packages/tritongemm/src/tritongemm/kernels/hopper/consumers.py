@@ -25,7 +25,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from tritongemm.kernels.hopper.cutting import cut_rows
-from tritongemm.kernels.hopper.moving import move_rows
 from tritongemm.kernels.hopper.pipeline import store
 
 
@@ -344,10 +343,7 @@ def consume(
 ):  # fmt: skip
     """The consumer of this name; programs without tiles cut rows instead."""
     if cutting.PIECES > 0:
-        if cutting.KIND == "halves" or cutting.KIND == "words":
-            move_rows(cutting, group, ring.GROUPS, BM)
-        else:
-            cut_rows(cutting, group, ring.GROUPS, BM)
+        cut_rows(cutting, group, ring.GROUPS, BM)
     if ORDER == "chained":
         chained(group, c_desc, ring, tiles, leave, BM, BN, PRECISION)
     elif ORDER == "chained_from_registers":

@@ -28,8 +28,6 @@ from triton import aggregate
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
-    CachePolicy,
-    FractionalEvictionPolicy,
     mbarrier,
     tma,
     warpgroup_mma,
@@ -47,9 +45,6 @@ from tritongemm.kernels.hopper.warp_specialised import KINDS, Kind
 from tritongemm.kernels.problems import Operands, along_scales
 
 NAME, SPLIT_NAME = "small", "small_split"
-
-_ONCE = gl.constexpr(CachePolicy(l2=FractionalEvictionPolicy("evict_first", 1.0)))
-_EVICT = False
 
 
 @aggregate
@@ -159,16 +154,10 @@ class Source:
     DEEP: gl.constexpr
     EXTRA: gl.constexpr
     B_NK: gl.constexpr
-    ONCE: gl.constexpr
 
     @gluon.jit
     def columns_at(self, desc, column, k, tiles, at, bar, live):
-        if self.ONCE:
-            if self.B_NK:
-                tma.async_load(desc, [column, k], bar, tiles.index(at), pred=live, cache_policy=_ONCE)
-            else:
-                tma.async_load(desc, [k, column], bar, tiles.index(at), pred=live, cache_policy=_ONCE)
-        elif self.B_NK:
+        if self.B_NK:
             tma.async_load(desc, [column, k], bar, tiles.index(at), pred=live)
         else:
             tma.async_load(desc, [k, column], bar, tiles.index(at), pred=live)
@@ -229,7 +218,6 @@ def small_kernel(
     STAGES: gl.constexpr,
     DEEP: gl.constexpr,
     B_NK: gl.constexpr,
-    ONCE: gl.constexpr,
     PROMOTED: gl.constexpr,
     A_LAYOUT: gl.constexpr,
     FACTORS: gl.constexpr,
@@ -289,7 +277,6 @@ def small_kernel(
         DEEP,
         EXTRA > 0,
         B_NK,
-        ONCE,
     )
     for stage in gl.static_range(STAGES - 1):
         source.load(a_desc, b_desc, extra_desc, stage, (first + stage) * STEP, stage < steps)
@@ -423,7 +410,6 @@ def launch(
     K: int,
     b_axis: int = 0,
     epilogue: Epilogue | None = None,
-    rounded: bool = False,
     promoted: bool = False,
 ) -> None:
     """Computes a product on the GPU of its operands.
@@ -436,7 +422,6 @@ def launch(
         K: Products per sum.
         b_axis: b's contiguous axis; 1 for 16-bit types only.
         epilogue: What happens to the sums.
-        rounded: Whether fp32 operands are rounded to tf32 on their way, ties to even.
         promoted: Whether sums over 128 bytes of k are added up in fp32.
     """
     epilogue = Epilogue() if epilogue is None else epilogue
@@ -451,12 +436,12 @@ def launch(
             return None
         shape = (cut.parts * count, width) if b_axis == 0 else (width, cut.parts * count)
         layout = _layout(shape, dtype, cut.parts, b_axis)
-        return descriptor(b.t() if b_axis == 0 else b, list(shape), layout, rounded)
+        return descriptor(b.t() if b_axis == 0 else b, list(shape), layout)
 
     launches.launch(
         small_kernel,
         (-(-M // cut.rows) * -(-N // (cut.columns + cut.extra)),),
-        descriptor(a, [cut.box, width], _layout((cut.box, width), dtype, cut.parts, None), rounded),
+        descriptor(a, [cut.box, width], _layout((cut.box, width), dtype, cut.parts, None)),
         columns(cut.columns),
         columns(cut.extra),
         out,
@@ -480,7 +465,6 @@ def launch(
         STAGES=cut.stages,
         DEEP=cut.deep,
         B_NK=b_axis == 0,
-        ONCE=_EVICT,
         PROMOTED=promoted,
         A_LAYOUT=_layout((cut.rows, width), dtype, cut.parts, None),
         FACTORS=epilogue.scale_a is not None,
@@ -692,7 +676,7 @@ def run(operands: Operands, config: Config) -> None:
     epilogue = operands.epilogue
     launch(
         left, right, out, cut,
-        K=operands.K, b_axis=b_axis, epilogue=epilogue, rounded=kind.rounded, promoted=kind.promoted,
+        K=operands.K, b_axis=b_axis, epilogue=epilogue, promoted=kind.promoted,
     )  # fmt: skip
 
 

@@ -22,7 +22,6 @@ from typing import Any
 from tritongemm import launches
 from tritongemm.configurations import Config
 from tritongemm.kernels.epilogue import Epilogue
-from tritongemm.kernels.hopper import ragged
 from tritongemm.kernels.hopper.launching import BlockScales, Shape, launch
 from tritongemm.kernels.hopper.matrices import contiguous_axis, multiprocessors, readable
 from tritongemm.kernels.problems import LARGEST_INT32, Operands, reach
@@ -254,14 +253,10 @@ def run(operands: Operands, config: Config) -> None:
     else:
         cases = products(operands)
     for a, b, out, epilogue in cases:
-        # Rows of A are moved as those of a left operand, one chain at a time.
-        movable = kind.order == "chained" and (kind.any_axis or contiguous_axis(b) != 1) and operands.K == a.shape[-1]
-        moved = ragged.begin(a, operands.N, kind.products, shape) if movable else None
-        left, cut = (a, None) if moved is None else (moved.a, moved.cut)
-        read = reading(left, b, kind)
+        read = reading(a, b, kind)
         launch(
             read.left, read.right, out, shape.changed(order=read.order), K=operands.K, a_axis=read.axes[0],
-            b_axis=read.axes[1], epilogue=epilogue, transposed=read.transposed, rounded=kind.rounded, cut=cut,
+            b_axis=read.axes[1], epilogue=epilogue, transposed=read.transposed, rounded=kind.rounded,
         )  # fmt: skip
 
 
