@@ -1,4 +1,4 @@
-"""Cuts rows of A into parts while other programs multiply.
+"""Cuts rows of A into int8 digits while other programs multiply.
 
 A product of 2048 tiles takes 16 rounds of 128 multiprocessors and as many of 132. The four that the last round leaves
 idle cut rows of A instead, in the order in which the others need them: the memory, which a product hardly uses, works
@@ -20,7 +20,6 @@ from tritongemm.kernels.hopper.splitting import (
     neighbours,
     shift_for,
     store_digits,
-    store_parts,
 )
 
 PIECE = 1024
@@ -34,9 +33,9 @@ class Cutting:
     """What is cut by whom.
 
     Attributes:
-        x: A's first number, `stride` numbers between rows, K of them in a row.
-        parts: Where parts go, four int8 digits as one int32 word, `pitch` elements (words) between rows, `part` between
-            the parts of a number.
+        x: A's first number, `stride` numbers between rows, K of them in a row, both multiples of 16.
+        parts: Where parts go, four int8 digits as one int32 word, `pitch` words between rows, `part` between the parts
+            of a number.
         exponents: As `parts.Parts`, like `energy` and `small`.
         ready: Rows that are cut, per row of tiles from the one of row `first` on.
         first: Rows before it are cut already.
@@ -44,7 +43,6 @@ class Cutting:
         programs: How many programs cut.
         KIND: Kind of parts.
         PIECES: Pieces of a row; 0 if nothing is cut.
-        ALIGNED: Whether rows begin at multiples of 16 bytes and are as long as multiples of 64.
     """
 
     x: gl.tensor
@@ -62,7 +60,6 @@ class Cutting:
     programs: gl.tensor
     KIND: gl.constexpr
     PIECES: gl.constexpr
-    ALIGNED: gl.constexpr
 
     @gluon.jit
     def wait_for(self, tile_m, BM: gl.constexpr):
@@ -120,15 +117,11 @@ def cut_rows(cutting, group: gl.constexpr, GROUPS: gl.constexpr, BM: gl.constexp
     LAYOUT: gl.constexpr = gl.BlockedLayout(
         [1, 8], [1, 32], [1, 4], [1, 0], cga_layout=[[1, 0]] if gl.num_ctas() == 2 else []
     )
-    KIND: gl.constexpr = cutting.KIND
     # The compiler does not know that these are such multiples, and would load and store numbers one by one.
     pitch = cutting.pitch // 32 * 32
     part = cutting.part // 32 * 32
-    K = cutting.K
-    stride = cutting.stride
-    if cutting.ALIGNED:
-        K = K // 16 * 16
-        stride = stride // 4 * 4
+    K = cutting.K // 16 * 16
+    stride = cutting.stride // 16 * 16
     depth = gl.arange(0, _PIECE, gl.SliceLayout(0, LAYOUT))
     inside = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
     step = cutting.programs * GROUPS * ROWS
@@ -145,28 +138,18 @@ def cut_rows(cutting, group: gl.constexpr, GROUPS: gl.constexpr, BM: gl.constexp
             running = gl.zeros([ROWS, _PIECE], gl.float32, LAYOUT)
             finite = ()
             for p in gl.static_range(cutting.PIECES):
-                x, mark = finite_part(xs[p], KIND)
+                x, mark = finite_part(xs[p], "int8")
                 finite += (x,)  # type: ignore[assignment]
                 running = gl.maximum(running, gl.abs(x))
                 marks += mark
             largest = gl.max(running, 1)
             count(cutting, r - step, start > begin, BM)
-            shift = shift_for(largest, KIND)
-            small = flag_of(gl.sum(marks, 1))
-            if KIND == "int8":
-                energy = cut_digits(finite, shift, r, live, cutting.parts, pitch, part)
-                energy = gl.convert_layout(energy, r.type.layout).to(gl.int64)
-                gl.store(cutting.energy + r, gl.where(largest > 0, energy, _ROW_OF_ZEROS), mask=live)
-            else:
-                at = cutting.parts + r.to(gl.int64)[:, None] * pitch
-                counts = gl.zeros([ROWS, _PIECE], gl.int32, LAYOUT)
-                for p in gl.static_range(cutting.PIECES):
-                    k = depth + p * _PIECE
-                    stored = live[:, None] & (k < pitch)[None, :]
-                    counts += store_parts(finite[p], shift[:, None], at + k[None, :], part, stored, KIND)
-                small += gl.sum(counts, 1)
-            gl.store(cutting.exponents + r, exponent_for(shift, KIND), mask=live)
-            gl.store(cutting.small + r, small, mask=live)
+            shift = shift_for(largest, "int8")
+            energy = cut_digits(finite, shift, r, live, cutting.parts, pitch, part)
+            energy = gl.convert_layout(energy, r.type.layout).to(gl.int64)
+            gl.store(cutting.energy + r, gl.where(largest > 0, energy, _ROW_OF_ZEROS), mask=live)
+            gl.store(cutting.exponents + r, exponent_for(shift, "int8"), mask=live)
+            gl.store(cutting.small + r, flag_of(gl.sum(marks, 1)), mask=live)
         count(cutting, begin + (end - 1 - begin) // step * step + inside, True, BM)
 
 

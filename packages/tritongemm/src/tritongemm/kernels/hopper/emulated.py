@@ -9,9 +9,12 @@ or the number of programs. The bounds are those of `tritongemm.emulation`.
 **What the numbers mean.** Three fp16 products cost three times the tensor core's time and nothing else: the fp32
 additions of one warpgroup hide behind the products of the other. Splitting reads an operand once (from the cache a
 second time where its rows lie side by side, after their largest numbers are found) and writes four bytes per number, at
-the memory's speed. Most of A is split during the product, by programs that the last round of tiles would leave idle
-(`share_of`): the verdict of the guard is then there only after the product has begun, and a product that it refuses is
-computed in vain. Where the guard decides between modes ("auto"), and where no program is idle, splitting comes first.
+the memory's speed.
+
+int8x6 of many tiles splits a part of A during the product, by programs that the last round of tiles leaves idle
+(`share_of`): 2.6 % at 8192 x 6144 x 4096. The verdict of the guard is then there only after the product has begun, and
+a product that it refuses is computed in vain. Where the guard decides between modes ("auto"), splitting comes first.
+fp16x3 and bf16x6 were slower for it (bench/notes.md).
 
 **Ahead of each other.** Where rows are split during the product, each kernel is launched while the one before still
 runs (programmatic dependent launch), and looks after itself:
@@ -58,6 +61,8 @@ class Emulation:
         shape: How large products are cut.
         limits: What its guard lets pass, by K; None: every product stands.
         chunk: k per launch; None for all.
+        cut_rate: Numbers that a multiprocessor cuts into parts per clock while others multiply, measured on an H200,
+            less a tenth; None: rows are not cut during the product.
     """
 
     mode: str
@@ -65,6 +70,7 @@ class Emulation:
     shape: Shape
     limits: Any = None
     chunk: int | None = None
+    cut_rate: float | None = None
 
 
 EMULATIONS = {
@@ -81,6 +87,7 @@ EMULATIONS = {
         Shape("integers", 256, 128, 64, stages=4, group_m=4, parts=3, ctas=2),
         emulation.int8x6_limits,
         emulation.INTEGER_CHUNK,
+        cut_rate=2.0,
     ),
 }
 
@@ -150,18 +157,15 @@ class Share:
     programs: int
 
 
-# Whether kernels of one product are launched before those before them end, where rows are cut during the product.
-_AHEAD = True
-
-# Measured on an H200, per multiprocessor and clock: numbers that it cuts into parts of a kind while others multiply,
-# and products of fp32 numbers by way of parts.
-_CUT_RATE = {"fp16": 2.0, "int8": 1.8, "bf16": 2.2}
-_PRODUCT_RATE = {"fp16": 2048 / 3, "int8": 0.84 * 4096 / 6, "bf16": 2048 / 6}
+# Products of fp32 numbers by way of digits, per multiprocessor and clock, measured on an H200.
+_PRODUCT_RATE = 0.84 * 4096 / 6
 # Rows that are longer do not fit the registers of a warpgroup.
 _MOST_PIECES = 8
+# 4096 x 4096 x 4096 takes 8 rounds and is not faster with cutting programs.
+_LEAST_ROUNDS = 12
 
 
-def share_of(M: int, K: int, N: int, kind: str, shape: Shape, processors: int) -> Share | None:
+def share_of(M: int, K: int, N: int, cut_rate: float, shape: Shape, processors: int) -> Share | None:
     """How to share the cutting of A's rows; None if it is not worth it.
 
     The last round of tiles is rarely full: as many programs as there is no work for can do something else without
@@ -174,10 +178,10 @@ def share_of(M: int, K: int, N: int, kind: str, shape: Shape, processors: int) -
     rounds = triton.cdiv(rows * columns, programs)
     busy = triton.cdiv(rows * columns, rounds)
     spare = programs - busy
-    if rounds < 4 or spare == 0 or triton.cdiv(K, PIECE) > _MOST_PIECES:
+    if rounds < _LEAST_ROUNDS or spare == 0 or triton.cdiv(K, PIECE) > _MOST_PIECES:
         return None
     # Rows of A that are cut in the time in which the product needs one more.
-    speed = spare * _CUT_RATE[kind] * N / (busy * _PRODUCT_RATE[kind])
+    speed = spare * cut_rate * N / (busy * _PRODUCT_RATE)
     ahead = triton.cdiv(busy, shape.group_m * columns) * shape.group_m
     first = max(ahead, math.ceil(rows - speed * (rows - ahead)))
     return None if first >= rows else Share(first * shape.block_m, spare)
@@ -185,9 +189,11 @@ def share_of(M: int, K: int, N: int, kind: str, shape: Shape, processors: int) -
 
 def _share(a: Any, N: int, plan: Emulation, shape: Shape) -> Share | None:
     M, K = (int(n) for n in a.shape)
-    if a.stride(1) != 1 or (plan.chunk is not None and plan.chunk < K):
+    if plan.cut_rate is None or (plan.chunk is not None and plan.chunk < K):
         return None
-    return share_of(M, K, N, plan.kind, shape, multiprocessors(a.device.index))
+    if a.stride(1) != 1 or a.stride(0) % 16 or K % 16 or a.data_ptr() % 16:
+        return None
+    return share_of(M, K, N, plan.cut_rate, shape, multiprocessors(a.device.index))
 
 
 _NO_LIMITS = Limits(2**31 - 1, None, None, emulation.KEEP)
@@ -200,21 +206,19 @@ def _guarded(
     """Splits, decides, multiplies, rescues; all but the launches themselves only if `unless` does not hold KEEP."""
     M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
     share = _share(a, N, plan, shape) if left is None and unless is None else None
-    ahead = share is not None and _AHEAD
     both = right is None
-    right = split(b.t(), plan.kind, unless, ahead=ahead) if right is None else right
+    right = split(b.t(), plan.kind, unless, ahead=share is not None) if right is None else right
     early: dict[str, Any] = {"EARLY": False}
     if share is not None:
         torch = sys.modules["torch"]
         ready = torch.empty(triton.cdiv(M, shape.block_m), dtype=torch.int32, device=a.device)
-        left = split(a, plan.kind, until=share.first, ready=ready, ahead=ahead, behind_ahead=ahead and both)
-        cut = Cut(a, left, ready, share.first, share.programs, triton.cdiv(int(left.data.shape[1]), PIECE), ahead)
+        left = split(a, plan.kind, until=share.first, ready=ready, ahead=True, behind_ahead=both)
+        cut = Cut(a, left, ready, share.first, share.programs, triton.cdiv(int(left.data.shape[1]), PIECE), True)
         _multiply_parts(left, right, out, shape, K, epilogue, plan, None, cut)
-        if ahead:
-            early = {
-                "EARLY": True, "launch_pdl": True, "ready_ptr": ready, "first_tile": share.first // shape.block_m,
-                "rows_per_tile": shape.block_m,
-            }  # fmt: skip
+        early = {
+            "EARLY": True, "launch_pdl": True, "ready_ptr": ready, "first_tile": share.first // shape.block_m,
+            "rows_per_tile": shape.block_m,
+        }  # fmt: skip
     left = split(a, plan.kind, unless) if left is None else left
     allowed = _NO_LIMITS if limits is None else limits
     launch_kernel(
@@ -227,7 +231,7 @@ def _guarded(
     if share is None:
         gate = None if limits is None else Gate(facts, emulation.KEEP)
         _multiply_parts(left, right, out, shape, K, epilogue, plan, gate)
-    _rescue(a, b, out, epilogue, facts, left, right, limits is not None, ahead)
+    _rescue(a, b, out, epilogue, facts, left, right, limits is not None, share is not None)
 
 
 def _multiply_parts(

@@ -250,7 +250,6 @@ def launch(
         SPLIT=split_k,
         KIND="" if cut is None else cut.left.kind,
         PIECES=0 if cut is None else cut.pieces,
-        ALIGNED=cut is not None and _aligned(cut.x),
         TRANSPOSED=transposed,
         BATCHED=batched,
         FOLDED=shape.order == "chained_from_registers",
@@ -268,11 +267,6 @@ def _cut_tensors(cut: Cut | None, other: Any) -> tuple[Any, ...]:
     left = cut.left
     data = left.data if left.kind != "int8" else left.data.view(sys.modules["torch"].int32)
     return cut.x, data, left.exponents, left.energy, left.small, cut.ready
-
-
-def _aligned(x: Any) -> bool:
-    """Whether 16 bytes of a row can be loaded at once everywhere."""
-    return bool(x.shape[1] % 16 == 0 and x.stride(0) % 4 == 0 and x.data_ptr() % 16 == 0)
 
 
 def _cut_sizes(cut: Cut | None) -> tuple[int, ...]:

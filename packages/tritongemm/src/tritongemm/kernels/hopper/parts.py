@@ -18,7 +18,7 @@ _TILE_R, _TILE_K, _TILES = 64, 128, 2
 # Strips of B's columns: tiles beside each other, and programs that an H200 runs at the same time.
 _BESIDE, _AT_ONCE = 1, 300
 # Two of them per multiprocessor.
-_COLUMNS = {"num_warps": 8, "maxnreg": 128, "STAYS": "evict_last", "GOES": "evict_first"}
+_COLUMNS = {"num_warps": 8, "maxnreg": 128}
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,7 +108,6 @@ def product_kernel(
     SPLIT: gl.constexpr,
     KIND: gl.constexpr,
     PIECES: gl.constexpr,
-    ALIGNED: gl.constexpr,
     TRANSPOSED: gl.constexpr,
     FOLDED: gl.constexpr,
     BATCHED: gl.constexpr,
@@ -127,7 +126,7 @@ def product_kernel(
         FOLDED: Whether the order of summation leaves rows of sums in the order of `pipeline.unfolded`.
         ORDER: Name of one of the functions of `consumers`.
         x_ptr, parts_ptr, cut_exponents, energy_ptr, small_ptr, ready_ptr, first_row, stride_x, pitch, part, KIND,
-            PIECES, ALIGNED: See `Cutting`; anything if PIECES is 0.
+            PIECES: See `Cutting`; anything if PIECES is 0.
         cutters: Programs that cut rows of A, those with the lowest numbers.
     """
     if PIECES > 0:
@@ -157,7 +156,7 @@ def product_kernel(
     tiles = Tiles(rows, columns, steps, count, share, begin, stride, GROUP_M, SPLIT, BATCHED, UNROLL)  # type: ignore[call-arg]
     cutting = Cutting(  # type: ignore[call-arg]
         x_ptr, parts_ptr, cut_exponents, energy_ptr, small_ptr, ready_ptr, first_row, M, K, stride_x, pitch, part,
-        cutters, KIND, PIECES, ALIGNED,
+        cutters, KIND, PIECES,
     )  # fmt: skip
     ring = make_ring(a_desc, b_desc, STAGES, PARTS, GROUPS, A_MK, B_NK)
     HEIGHT: gl.constexpr = BLOCK_N >> HALVINGS if TRANSPOSED else BLOCK_M // GROUPS

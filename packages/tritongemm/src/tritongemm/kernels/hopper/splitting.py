@@ -132,7 +132,7 @@ def digits_and_squares(x, shift):
 
 
 @triton.jit
-def store_digits(x0, x1, x2, x3, shift, at, part, live, GOES: tl.constexpr = ""):
+def store_digits(x0, x1, x2, x3, shift, at, part, live):
     """Stores the digits of numbers with their right-hand neighbours as words of four; returns their squares' sum."""
     d0, s0 = digits_and_squares(x0, shift)
     d1, s1 = digits_and_squares(x1, shift)
@@ -141,14 +141,14 @@ def store_digits(x0, x1, x2, x3, shift, at, part, live, GOES: tl.constexpr = "")
     top = ((d0 >> 16) & 0xFF) | ((d1 >> 8) & 0xFF00) | (d2 & 0xFF0000) | ((d3 << 8) & -0x1000000)
     middle = ((d0 >> 8) & 0xFF) | (d1 & 0xFF00) | ((d2 << 8) & 0xFF0000) | ((d3 << 16) & -0x1000000)
     low = (d0 & 0xFF) | ((d1 << 8) & 0xFF00) | ((d2 << 16) & 0xFF0000) | (d3 << 24)
-    tl.store(at, top, mask=live, eviction_policy=GOES)
-    tl.store(at + part, middle, mask=live, eviction_policy=GOES)
-    tl.store(at + part + part, low, mask=live, eviction_policy=GOES)
+    tl.store(at, top, mask=live)
+    tl.store(at + part, middle, mask=live)
+    tl.store(at + part + part, low, mask=live)
     return (s0 + s1) + (s2 + s3)
 
 
 @triton.jit
-def store_parts(x, shift, at, part, live, KIND: tl.constexpr, GOES: tl.constexpr = ""):
+def store_parts(x, shift, at, part, live, KIND: tl.constexpr):
     """Stores the parts of finite numbers x of one row (or, with shift broadcast, several).
 
     Args:
@@ -158,7 +158,6 @@ def store_parts(x, shift, at, part, live, KIND: tl.constexpr, GOES: tl.constexpr
         part: Elements (words) from one part to the next.
         live: Which parts (words) to store.
         KIND: The kind of parts.
-        GOES: What the cache is told about them.
 
     Returns:
         Where a number is too small for full accuracy (fp16); sums of the squares of four neighbours (int8).
@@ -166,20 +165,20 @@ def store_parts(x, shift, at, part, live, KIND: tl.constexpr, GOES: tl.constexpr
     if KIND == "fp16":
         v = times_power(x, shift)
         high = v.to(tl.float16)
-        tl.store(at, high, mask=live, eviction_policy=GOES)
-        tl.store(at + part, (v - high.to(tl.float32)).to(tl.float16), mask=live, eviction_policy=GOES)
+        tl.store(at, high, mask=live)
+        tl.store(at + part, (v - high.to(tl.float32)).to(tl.float16), mask=live)
         # Below 2**-3 the lower part is subnormal.
         return ((tl.abs(v) < 0.125) & (x != 0)).to(tl.int32)
     elif KIND == "int8":
         x0, x1, x2, x3 = neighbours(x)
-        return store_digits(x0, x1, x2, x3, shift, at, part, live, GOES)
+        return store_digits(x0, x1, x2, x3, shift, at, part, live)
     else:
         high = x.to(tl.bfloat16)
         rest = x - high.to(tl.float32)
         middle = rest.to(tl.bfloat16)
-        tl.store(at, high, mask=live, eviction_policy=GOES)
-        tl.store(at + part, middle, mask=live, eviction_policy=GOES)
-        tl.store(at + part + part, (rest - middle.to(tl.float32)).to(tl.bfloat16), mask=live, eviction_policy=GOES)
+        tl.store(at, high, mask=live)
+        tl.store(at + part, middle, mask=live)
+        tl.store(at + part + part, (rest - middle.to(tl.float32)).to(tl.bfloat16), mask=live)
         return (x != x).to(tl.int32)
 
 
@@ -300,7 +299,7 @@ def beside(x_ptr, r, k, R, K, stride_r, stride_k, GOES: tl.constexpr):
 @triton.jit
 def split_columns(
     x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, r, deep, R, K, pitch, part, stride_r,
-    stride_k, BLOCK_K: tl.constexpr, KIND: tl.constexpr, GOES: tl.constexpr, WRITES: tl.constexpr,
+    stride_k, BLOCK_K: tl.constexpr, KIND: tl.constexpr, GOES: tl.constexpr,
 ):  # fmt: skip
     """Cuts BLOCK_K numbers from `deep` on of rows r that lie side by side, transposing them on the way.
 
@@ -325,11 +324,11 @@ def split_columns(
         x1, _ = finite_part(beside(x_ptr, r, k + 1, R, K, stride_r, stride_k, GOES), KIND)
         x2, _ = finite_part(beside(x_ptr, r, k + 2, R, K, stride_r, stride_k, GOES), KIND)
         x3, _ = finite_part(beside(x_ptr, r, k + 3, R, K, stride_r, stride_k, GOES), KIND)
-        squares = store_digits(x0, x1, x2, x3, shift[:, None], at, part, live, WRITES)
+        squares = store_digits(x0, x1, x2, x3, shift[:, None], at, part, live)
         tl.atomic_add(energy_ptr + r, tl.sum(squares, 1).to(tl.int64), mask=r < R, sem="relaxed")
     else:
         x, mark = finite_part(beside(x_ptr, r, k, R, K, stride_r, stride_k, GOES), KIND)
-        small = store_parts(x, shift[:, None], at, part, live, KIND, WRITES)
+        small = store_parts(x, shift[:, None], at, part, live, KIND)
     if KIND == "bf16":
         flags = flag_of(tl.sum(mark, 1))
         tl.atomic_or(small_ptr + r, flags, mask=(r < R) & (flags > 0), sem="relaxed")
@@ -350,14 +349,15 @@ def split_columns_kernel(
     x_ptr, largest_ptr, done_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, R, K, pitch, part, stride_r,
     stride_k, behind, gate_ptr, KIND: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr,
     BLOCKS: tl.constexpr, BESIDE: tl.constexpr, GATED: tl.constexpr, AHEAD: tl.constexpr,
-    STAYS: tl.constexpr = "", GOES: tl.constexpr = "", WRITES: tl.constexpr = "",
+    STAYS: tl.constexpr = "evict_last", GOES: tl.constexpr = "evict_first",
 ):  # fmt: skip
     """Cuts rows that lie side by side, reading them from memory once.
 
     A strip of BESIDE·BLOCKS·BLOCK_R rows passes the cache twice: first for the rows' largest numbers, then to be cut.
     Programs come in rounds, one program per cell of a strip: one that looks at strip i, then one that cuts strip
     i - behind, by then still in the cache. These wait until all of the strip has been looked at; programs start in
-    the order of their numbers, so that those waited for have started. AHEAD: as in `split_rows_kernel`, for the kernel
+    the order of their numbers, so that those waited for have started. STAYS and GOES are what the cache is told about
+    numbers that are looked at and cut. AHEAD: as in `split_rows_kernel`, for the kernel
     after.
     """
     if AHEAD:
@@ -393,5 +393,5 @@ def split_columns_kernel(
             r = row + block * BLOCK_R + tl.arange(0, BLOCK_R)
             split_columns(
                 x_ptr, largest_ptr, parts_ptr, exponents_ptr, energy_ptr, small_ptr, r, deep, R, K, pitch, part,
-                stride_r, stride_k, BLOCK_K, KIND, GOES, WRITES,
+                stride_r, stride_k, BLOCK_K, KIND, GOES,
             )  # fmt: skip
