@@ -8,9 +8,9 @@ invariant, and shares the bits of the other kernels of its mode.
 **Bound.** That of the mode (`tritongemm.modes`).
 
 **What the numbers mean.** The main loop keeps the tensor core busy for about 96 % of the time on large products; what
-is left is the last, partly filled wave of tiles (3 % at 8192 x 6144 x 4096) and the card's power limit. Few rows are bound by
-reading B, and are the business of `small`; for some more of them `warp_specialised_split` cuts K, for those who ask for
-it: its bits depend on the shape.
+is left is the last, partly filled wave of tiles (3 % at 8192 x 6144 x 4096) and the card's power limit. Few rows are
+bound by reading B, and are the business of `small`; for some more of them `warp_specialised_split` cuts K, for those
+who ask for it: its bits depend on the shape.
 """
 
 from __future__ import annotations
