@@ -373,6 +373,10 @@ def test_other_distributions_bring_out_what_usual_numbers_hide():
     assert swept["cancelling"]["B"].kappa["0.5"] > 1e3 > swept["wide"]["B"].kappa["0.5"]
     assert swept["positive"]["B"].kappa["1.0"] == 1
     assert audit(product, np.matmul, **SMALL).status == "PASS WITH LIMITATIONS"
+    low = Choices({**TILES.constants, "INPUT_PRECISION": "tf32"})
+    imprecise = audit("blocked", "blocked", **SMALL, choices_a=low, choices_b=TILES)
+    assert "is off with other operands too: positive, normal, wide, small, large, cancelling." in told(imprecise)
+    assert "flush subnormals" not in told(imprecise)
 
 
 @pytest.fixture(autouse=True)

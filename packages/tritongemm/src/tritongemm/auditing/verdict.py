@@ -235,6 +235,8 @@ def _judge_rounding(
             v.failures.insert(before, _precision(c, e.precision[c.letter], e))
         elsewhere: list[str] = []
         for swept in e.swept:
+            if imprecise and swept.name == "subnormal":
+                continue  # What it loses there need not be subnormal numbers.
             wrong_there = _judge_swept(v, c, swept, e)
             elsewhere += [swept.name] if wrong_there and imprecise else []
             v.failures += wrong_there if not imprecise else []
