@@ -33,6 +33,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from tritongemm import launches
 from tritongemm.configurations import Config
 from tritongemm.elements import FP8, strides_of
+from tritongemm.kernels.hopper import warp_specialised
 from tritongemm.kernels.hopper.consumers import accumulator, scaled_sum
 from tritongemm.kernels.hopper.matrices import (
     descriptor,
@@ -451,7 +452,7 @@ def configure(operands: Operands, blocks: bool = False) -> Config:
 
 
 def supports(operands: Operands, config: Config | None) -> bool:
-    """Whether the kernel takes a product: fp8 promoted every 128, and tiles for all multiprocessors."""
+    """Whether the kernel takes a product: fp8 promoted every 128; if not by name, one that large tiles suit."""
     if operands.mode.name not in ("ieee", "promote128") or operands.types[0] not in FP8:
         return False
     if operands.types[0] != operands.types[1] or operands.a.ndim != 2 or operands.K == 0:
@@ -459,8 +460,9 @@ def supports(operands: Operands, config: Config | None) -> bool:
     if operands.out.stride(-1) != 1 or str(operands.out.dtype) == "torch.float64":
         return False
     if config is None:
-        tiles = -(-operands.M // 128) * -(-operands.N // BLOCK_N.value)
-        return bool(tiles >= multiprocessors(operands.out.device.index))
+        # Where tiles of 128 x 128 are estimated to be fastest, these are not slower.
+        tile = warp_specialised.configure(operands)
+        return tile.block_m >= 128 and tile.block_n == 128
     return bool(
         config.block_n == BLOCK_N.value
         and config.block_k == BLOCK_K.value
