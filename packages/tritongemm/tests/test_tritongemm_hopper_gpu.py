@@ -327,6 +327,21 @@ def test_fp32_chains_have_the_predicted_bits(torch, shape):
     np.testing.assert_array_equal(bits(got), bits(wanted))
 
 
+@pytest.mark.parametrize(("depth", "stages"), [(32, 4), (16, 8), (64, 2)])
+def test_fp32_chains_are_the_same_in_every_run(torch, depth, stages):
+    """Stages are overwritten while other warps still read, multiply and store: four tiles per program, many runs."""
+    from tritongemm import dispatch
+    from tritongemm.configurations import Config
+
+    a, b = numbers(torch, 4096, 512, torch.float32), numbers(torch, 512, 4096, torch.float32, 1)
+    config = Config(kernel="simt", block_m=128, block_n=256, block_k=depth, warps=8, stages=stages)
+    want = dispatch.product(a, b, config=Config(kernel="blocked", block_m=64, block_n=64, block_k=32))
+    out = torch.empty_like(want)
+    for _ in range(100):
+        dispatch.product(a, b, out=out.fill_(float("nan")), config=config)
+        assert torch.equal(out, want)
+
+
 # ------------------------------------------------------------------------------------------------------------ emulation
 def hard(torch, M, K, N):
     """Rows and columns of every scale, zeros among them."""
