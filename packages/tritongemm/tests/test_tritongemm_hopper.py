@@ -79,7 +79,7 @@ CASES = {
     "fp16x3": ("promoted_parts", "fp16", "fp32", "HGMMA", (128, 128, 64, 3, 2, 2, 1), {"SCALED": True, "GATED": True}),
     "int8x6": ("integers", "i8", "fp32", "IGMMA", (256, 128, 64, 4, 3, 2, 2), {"SCALED": True, "GATED": True}),
     "int8x6, cutting": (
-        "integers", "i8", "fp32", "IGMMA", (256, 128, 64, 4, 3, 2, 2), {"SCALED": True, "KIND": "int8", "PIECES": 8}
+        "integers", "i8", "fp32", "IGMMA", (256, 128, 64, 4, 3, 2, 2), {"SCALED": True, "PIECES": 8}
     ),
     "ragged": ("promoted_parts", "fp16", "fp32", "HGMMA", (128, 128, 64, 3, 2, 2, 1), {"SCALED": True, "TMA": False}),
 }  # fmt: skip
@@ -101,7 +101,7 @@ def compiled(order, operands, result, shape, constants):
         "PARTS": parts, "GROUPS": groups, "A_MK": True, "B_NK": True, "UNROLL": 1, "PRECISION": "tf32", "BUFFERS": 1,
         "HALVINGS": 1, "TMA": True, "SCALED": False, "FACTORS": False, "BLOCKS": False, "ALPHA": False, "ADD": False,
         "BIAS": False, "ACTIVATION": None, "GATED": False, "SPLIT": False, "TRANSPOSED": False,
-        "KIND": "", "PIECES": 0, "BATCHED": False, "FOLDED": order == "chained_from_registers",
+        "PIECES": 0, "BATCHED": False, "FOLDED": order == "chained_from_registers",
     } | constants  # fmt: skip
     split, share = (True, False) if ctas == 2 else (None, None)
     rows, piece = block_m // groups, block_n >> given["HALVINGS"]

@@ -41,7 +41,6 @@ class Cutting:
         first: Rows before it are cut already.
         M: Rows.
         programs: How many programs cut.
-        KIND: Kind of parts.
         PIECES: Pieces of a row; 0 if nothing is cut.
     """
 
@@ -58,7 +57,6 @@ class Cutting:
     pitch: gl.tensor
     part: gl.tensor
     programs: gl.tensor
-    KIND: gl.constexpr
     PIECES: gl.constexpr
 
     @gluon.jit

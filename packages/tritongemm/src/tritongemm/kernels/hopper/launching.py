@@ -81,7 +81,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Cut:
-    """Rows of A that the product's own programs cut into parts.
+    """Rows of A that the product's own programs cut into int8 digits.
 
     Attributes:
         x: (M, K) fp32 matrix with contiguous rows.
@@ -248,7 +248,6 @@ def launch(
         ACTIVATION=epilogue.activation,
         GATED=gate is not None,
         SPLIT=split_k,
-        KIND="" if cut is None else cut.left.kind,
         PIECES=0 if cut is None else cut.pieces,
         TRANSPOSED=transposed,
         BATCHED=batched,
@@ -265,14 +264,13 @@ def _cut_tensors(cut: Cut | None, other: Any) -> tuple[Any, ...]:
     if cut is None:
         return (other,) * 6
     left = cut.left
-    data = left.data if left.kind != "int8" else left.data.view(sys.modules["torch"].int32)
-    return cut.x, data, left.exponents, left.energy, left.small, cut.ready
+    return cut.x, left.data.view(sys.modules["torch"].int32), left.exponents, left.energy, left.small, cut.ready
 
 
 def _cut_sizes(cut: Cut | None) -> tuple[int, ...]:
     if cut is None:
         return (0,) * 5
-    pitch = int(cut.left.data.shape[1]) // (4 if cut.left.kind == "int8" else 1)
+    pitch = int(cut.left.data.shape[1]) // 4
     return cut.first, cut.programs, int(cut.x.stride(0)), pitch, int(cut.left.rows) * pitch
 
 

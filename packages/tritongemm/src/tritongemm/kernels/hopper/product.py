@@ -106,7 +106,6 @@ def product_kernel(
     ACTIVATION: gl.constexpr,
     GATED: gl.constexpr,
     SPLIT: gl.constexpr,
-    KIND: gl.constexpr,
     PIECES: gl.constexpr,
     TRANSPOSED: gl.constexpr,
     FOLDED: gl.constexpr,
@@ -125,7 +124,7 @@ def product_kernel(
         TRANSPOSED: The tiles are those of C's transpose: B and A change places, and blocks lie in its rows and columns.
         FOLDED: Whether the order of summation leaves rows of sums in the order of `pipeline.unfolded`.
         ORDER: Name of one of the functions of `consumers`.
-        x_ptr, parts_ptr, cut_exponents, energy_ptr, small_ptr, ready_ptr, first_row, stride_x, pitch, part, KIND,
+        x_ptr, parts_ptr, cut_exponents, energy_ptr, small_ptr, ready_ptr, first_row, stride_x, pitch, part,
             PIECES: See `Cutting`; anything if PIECES is 0.
         cutters: Programs that cut rows of A, those with the lowest numbers.
     """
@@ -156,7 +155,7 @@ def product_kernel(
     tiles = Tiles(rows, columns, steps, count, share, begin, stride, GROUP_M, SPLIT, BATCHED, UNROLL)  # type: ignore[call-arg]
     cutting = Cutting(  # type: ignore[call-arg]
         x_ptr, parts_ptr, cut_exponents, energy_ptr, small_ptr, ready_ptr, first_row, M, K, stride_x, pitch, part,
-        cutters, KIND, PIECES,
+        cutters, PIECES,
     )  # fmt: skip
     ring = make_ring(a_desc, b_desc, STAGES, PARTS, GROUPS, A_MK, B_NK)
     HEIGHT: gl.constexpr = BLOCK_N >> HALVINGS if TRANSPOSED else BLOCK_M // GROUPS
