@@ -245,6 +245,21 @@ def test_a_batch_is_one_launch_with_the_bits_of_its_products(torch, mode, dtype,
     np.testing.assert_array_equal(bits(got[0]), bits(want[0]))
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_batches_are_launched_from_memory_on_other_tensors(torch, dtype):
+    import tritongemm
+    from tritongemm import dispatch
+
+    kind = getattr(torch, dtype)
+    mode = {"bfloat16": "ieee", "float32": "tf32_even"}[dtype]
+    for seed in range(4):
+        a, b = (numbers(torch, 6 * 256, 256, kind, s).view(6, 256, 256) for s in (seed, seed + 10))
+        got = tritongemm.bmm(a, b, precision=mode)
+        config = config_for(mode, dtype)
+        want = torch.stack([dispatch.product(a[i], b[i], mode=mode, config=config) for i in range(6)])
+        np.testing.assert_array_equal(bits(got), bits(want))
+
+
 @pytest.mark.parametrize("N", [1, 7, 8, 9, 63, 65, 100])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_nothing_is_written_beside_the_result(torch, N, dtype):
