@@ -151,6 +151,15 @@ def test_kernels_of_16_bits_are_judged_alike(how, status, words):
     assert "a conversion to a narrower type" not in told(result)
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_no_rounding_of_a_narrow_result_hides_a_mistake_in_one_output(dtype):
+    """A hundredth of one product is less than one rounding to bf16; payloads see it, and so do numbers in fp32."""
+    result = audited("one product missing", dtype=dtype)
+    assert result.status == "FAIL", str(result)
+    assert DIFFERENT in told(result)
+    assert OWN not in told(result)
+
+
 def test_two_kernels_with_the_same_harmless_operation_pass():
     result = audited("NaN to zero", against=kernels.epilogue_kernel, second=Choices({"HOW": "NaN to zero"}))
     assert result.status == "PASS WITH LIMITATIONS", str(result)

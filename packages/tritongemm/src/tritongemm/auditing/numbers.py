@@ -137,12 +137,15 @@ def _findings(
     exact_in = floats_in = 0
     imprecise = looks = ""
     for t in trials:
-        exact = _run(c, without_rounding, t, dtypes, EXACT)
+        # Into an fp32 matrix, if it can: the rounding of a narrow result would hide what is missing.
+        out, exact = "fp32", _run(c, without_rounding, t, (dtypes[0], "fp32"), EXACT)
+        if exact is None and dtypes[1] != "fp32":
+            out, exact = dtypes[1], _run(c, without_rounding, t, dtypes, EXACT)
         floats = _run(c, device, t, dtypes, FLOATS)
         if exact is None and floats is None:
             return None
         if exact is not None:
-            if not _is_product(exact.codes, t, dtypes[1]):
+            if not _is_product(exact.codes, t, out):
                 return None
             exact_in += 1
             operations |= exact.operations
