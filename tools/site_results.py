@@ -549,6 +549,7 @@ def gemm(name: str, data: Data) -> Iterator[str]:
     shapes = list(dict.fromkeys(tuple(f["shape"]) for f in figures))
     for shape in (shape for shape in shapes if min(shape) > SMALL):
         yield from _products(shape, [f for f in figures if tuple(f["shape"]) == shape])
+        yield from _ragged(shape, figures)
     few = [f for f in figures if min(f["shape"]) <= SMALL]
     if few:
         yield "### Few rows\n"
@@ -695,6 +696,23 @@ def _products(shape: tuple[int, ...], figures: list[Data]) -> Iterator[str]:
         f" Clock {min(clocks):.0f} to {max(clocks):.0f} MHz, {min(watts):.0f} to {max(watts):.0f} W." if clocks else ""
     )
     yield f"\nTFLOP/s; errors in units of u·Σ|p|.{state}\n"
+
+
+def _ragged(shape: tuple[int, ...], figures: list[Data]) -> Iterator[str]:
+    """What sides that are no multiples of 16 cost: speed next to that of the product whose sides differ by a few."""
+    near = tuple(16 * round(side / 16) for side in shape)
+    if near == shape:
+        return
+    told = []
+    for f in figures:
+        if tuple(f["shape"]) == shape and (f.get("contestant"), f.get("regime")) == ("ours", "cool"):
+            aligned = _by(
+                [g for g in figures if g["family"] == f["family"] and tuple(g["shape"]) == near], "ours", "cool"
+            )
+            if aligned:
+                told.append(f"{f['family']} {100 * f['tflops'] / aligned['tflops']:.0f} %")
+    if told:
+        yield f"Of the speed at {_sizes(near)}: {', '.join(told)}.\n"
 
 
 def _few(shape: tuple[int, ...], figures: list[Data]) -> list[str]:

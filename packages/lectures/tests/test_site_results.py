@@ -124,6 +124,7 @@ def test_duels_with_the_vendor_are_shown_with_their_errors(tmp_path: Path) -> No
         product("vendor", "cool", few, ms=0.03), product("ours", "cool", few, ms=0.04, ratio=0.75),
         product("ours, not invariant", "cool", few, ms=0.032, ratio=0.94),
         {"family": "int8x6", "shape": [4096, 4096, 4096], "failed": "no result within 60 s"},
+        product("vendor", "cool", (4095, 4097, 4099)), product("ours", "cool", (4095, 4097, 4099), tflops=180.32),
     ]  # fmt: skip
     data = {"device": "NVIDIA H200", "torch": "2.11.0", "ceilings": {"16 bit": 833.0}, "figures": figures}
     (tmp_path / "x-gemm.json").write_text(json.dumps(data))
@@ -134,6 +135,7 @@ def test_duels_with_the_vendor_are_shown_with_their_errors(tmp_path: Path) -> No
     assert "no result within 60 s" in text
     assert "| 16\u00a0×\u00a04096\u00a0×\u00a07168 | 0.0400 | 0.0300 | 0.75× | 0.94× |" in text
     assert "16 bit 833" in text
+    assert "Of the speed at 4096\u00a0×\u00a04096\u00a0×\u00a04096: fp16x3 80 %." in text
     assert "1900" in text
 
 
