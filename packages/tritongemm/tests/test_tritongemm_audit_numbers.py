@@ -153,7 +153,7 @@ def test_kernels_of_16_bits_are_judged_alike(how, status, words):
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_no_rounding_of_a_narrow_result_hides_a_mistake_in_one_output(dtype):
-    """A hundredth of one product is less than one rounding to bf16; payloads see it, and so do numbers in fp32."""
+    """A thousandth of one product is less than one rounding to bf16; payloads see it, and so do numbers in fp32."""
     result = audited("one product missing", dtype=dtype)
     assert result.status == "FAIL", str(result)
     assert DIFFERENT in told(result)
