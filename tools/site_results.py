@@ -586,6 +586,8 @@ def spread(name: str, data: Data) -> Iterator[str]:
         row[regime] = [f"{first:.3f}×", f"{second:.3f}×", f"{100 * apart[-1]:.1f} %"]
     if not rows:
         return
+    yield "## Two runs and their spread\n"
+    yield "The whole list was measured twice, in runs that share nothing. Ratios to the vendor's time in the same run.\n"
     yield from source(name, data)
     yield ""
     apart.sort()
