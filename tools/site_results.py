@@ -587,7 +587,8 @@ def spread(name: str, data: Data) -> Iterator[str]:
     if not rows:
         return
     yield "## Two runs and their spread\n"
-    yield "The whole list was measured twice, in runs that share nothing. Ratios to the vendor's time in the same run.\n"
+    told = "The whole list was measured twice, in runs that share nothing."
+    yield f"{told} Ratios to the vendor's time in the same run.\n"
     yield from source(name, data)
     yield ""
     apart.sort()
