@@ -10,13 +10,6 @@ import pytest
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch", reason="these tests are for a machine with torch and a GPU")
-    assert torch.cuda.is_available(), "no CUDA GPU"
-    return torch
-
-
 CASES = [
     ("blocked", "fp32", {"BLOCK_M": 16, "BLOCK_N": 32}),
     ("blocked", "fp32", {"BLOCK_M": 64, "BLOCK_N": 64, "INPUT_PRECISION": "tf32"}),

@@ -21,13 +21,6 @@ SOURCES = [str(p) for p in sorted(Path(__file__).parents[2].glob("*/src"))]
 
 
 @pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch", reason="these tests are for a machine with torch and a GPU")
-    assert torch.cuda.is_available(), "no CUDA GPU"
-    return torch
-
-
-@pytest.fixture(scope="module")
 def multiply(torch):
     from tritongemm.kernels.blocked import blocked
     from tritongemm.kernels.strided_lanes import strided_lanes

@@ -8,34 +8,9 @@ No GPU is a failure here, never a skip.
 
 import numpy as np
 import pytest
+from tritongemm_gpu import bits, numbers, predicted
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch", reason="these tests are for a machine with torch and a GPU")
-    assert torch.cuda.is_available(), "no CUDA GPU"
-    return torch
-
-
-def numbers(torch, rows, columns, dtype, seed=0):
-    """Numbers with spread exponents, so that the order of summation shows in the bits."""
-    rng = np.random.default_rng([seed, rows, columns])
-    x = np.ldexp(rng.uniform(-1, 1, (rows, columns)), rng.integers(-4, 5, (rows, columns))).astype(np.float32)
-    return torch.from_numpy(x).cuda().to(dtype)
-
-
-def bits(x):
-    return x.float().cpu().numpy().view(np.uint32)
-
-
-def predicted(torch, mode, a, b):
-    from tritongemm import modes
-
-    names = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8e4m3fn"}
-    wide = [x.float().cpu().numpy() for x in (a, b)]
-    return modes.get(mode).predict(*wide, types=(names[a.dtype], names[b.dtype]))
 
 
 SHAPES = [(64, 64, 64), (128, 256, 256), (130, 200, 67), (1, 513, 300), (300, 96, 520), (257, 1030, 264)]

@@ -7,22 +7,9 @@ No GPU is a failure here, never a skip.
 
 import numpy as np
 import pytest
+from tritongemm_gpu import bits, numbers
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch", reason="these tests are for a machine with torch and a GPU")
-    assert torch.cuda.is_available(), "no CUDA GPU"
-    return torch
-
-
-def numbers(torch, rows, columns, dtype, seed=0):
-    """Numbers with spread exponents, so that the order of summation shows in the bits."""
-    rng = np.random.default_rng([seed, rows, columns])
-    x = np.ldexp(rng.uniform(-1, 1, (rows, columns)), rng.integers(-4, 5, (rows, columns))).astype(np.float32)
-    return torch.from_numpy(x).cuda().to(dtype)
 
 
 def block_scales(torch, M, K, N):
@@ -32,10 +19,6 @@ def block_scales(torch, M, K, N):
     columns = np.ldexp(rng.uniform(0.5, 1, (blocks, -(-N // 128))), rng.integers(-9, 9, (blocks, 1)))
     rows[M // 2] = 2.0**-126  # sums that underflow, and would be -0
     return [torch.from_numpy(x.astype(np.float32)).cuda() for x in (rows, columns)]
-
-
-def bits(x):
-    return x.float().cpu().numpy().view(np.uint32)
 
 
 def config_for(**changes):

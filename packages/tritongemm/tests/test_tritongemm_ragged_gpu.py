@@ -6,13 +6,6 @@ import pytest
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch", reason="these tests are for a machine with torch and a GPU")
-    assert torch.cuda.is_available(), "no CUDA GPU"
-    return torch
-
-
 def inside(torch, rows, columns, dtype, seed):
     """A matrix in the middle of NaN, each row of which begins at another remainder of 16 bytes."""
     generator = torch.Generator(device="cuda").manual_seed(seed)
