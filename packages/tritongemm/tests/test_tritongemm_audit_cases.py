@@ -14,8 +14,8 @@ from tritongemm.__main__ import main
 from tritongemm.auditing import cases
 from tritongemm.auditing.cases import Case
 from tritongemm.auditing.distributions import CHANGES, TEXT, changes_named
-from tritongemm.auditing.kernel_algebra import DIFFERENT, KernelAlgebra
-from tritongemm.auditing.kernel_audit import Growth, plan
+from tritongemm.auditing.kernel_algebra import DIFFERENT, SAME, KernelAlgebra
+from tritongemm.auditing.kernel_audit import Growth, Side, plan
 from tritongemm.auditing.kernel_judgement import judge_kernel
 from tritongemm.auditing.measured import measure, torch_tolerance
 from tritongemm.auditing.trials import Spec, Values, changed, in_float64, widened
@@ -297,6 +297,17 @@ def test_a_kernel_that_refuses_some_shapes_is_limited_and_one_that_fails_is_inco
         audit(lambda x: x, lambda x: x.no_such_thing, rows)
 
 
+def test_a_reference_that_takes_one_size_only_is_a_limitation_also_of_growth():
+    def picky(x):
+        if x.shape[1] != 48:
+            raise ValueError("48 columns only")
+        return softmax(x)
+
+    result = audit(ck.softmax, picky, rows, reduced="columns", tiles={"columns": 16})
+    assert result.status == "PASS WITH LIMITATIONS"
+    assert "the reference: ValueError: 48 columns only" in " ".join(result.verdict.limitations)
+
+
 def test_a_reference_that_is_meaningless_is_inconclusive():
     def cancelling(rng, n=64):
         x = rng.standard_normal((3, n)).astype(np.float32)
@@ -460,12 +471,17 @@ def test_the_template_runs_and_a_baseline_tells_what_got_worse(folder, capsys):
     again = ["audit", "adapter.py", "--device", "cpu", "--baseline", "reports/audit.json", "--no-report", "--quiet"]
     assert main(again) == 0
     assert "0 worse, 0 better" in capsys.readouterr().out
-    (folder / "worse.py").write_text(text.replace("y = p / tl.sum(p, axis=0)", "y = p / tl.sum(p, axis=0) * 1.001"))
-    assert main(["audit", "worse.py", *again[2:]]) == 1
+    worse = text.replace("y = p / tl.sum(p, axis=0)", "y = p / tl.sum(p, axis=0) * 1.001")
+    (folder / "changed").mkdir()
+    (folder / "changed" / "adapter.py").write_text(worse)
+    assert main(["audit", "changed/adapter.py", *again[2:]]) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith("FAIL")
     assert "Worse: the verdict was PASS WITH LIMITATIONS and is FAIL." in out
     assert "rms error was" in out
+    (folder / "another.py").write_text(text)
+    assert main(["audit", "another.py", *again[2:]]) == 2
+    assert "--baseline: 'reports/audit.json' is the audit of something else" in capsys.readouterr().err
 
 
 def test_adapters_take_the_users_own_tensors(folder, capsys):
@@ -476,6 +492,26 @@ def test_adapters_take_the_users_own_tensors(folder, capsys):
     assert "the user's own inputs" in capsys.readouterr().out
     read = json.loads((folder / "reports" / "audit.json").read_text())
     assert [t["shape"] for t in read["sides"]["A"]["trials"]] == [[3, 50]]
+
+
+def test_own_tensors_that_the_reference_refuses_are_no_pass(folder, capsys):
+    (folder / "adapter.py").write_text(cases.TEMPLATE.replace("def reference(x):", "def reference(x):\n    x.gone()"))
+    x = np.ones((3, 50), np.float32)
+    np.savez(folder / "mine.npz", x=x, y=np.zeros_like(x))
+    assert main(["audit", "adapter.py", "--device", "cpu", "--data", "mine.npz"]) == 2
+    out, err = capsys.readouterr()
+    assert "--data: the reference fails in float64 on these inputs: AttributeError" in err
+    assert "PASS" not in out
+
+
+def test_a_side_that_no_trial_measured_is_inconclusive():
+    algebra = KernelAlgebra(SAME, "the reference")
+    side = Side("A", "k", softmax, refused=[(Spec("as drawn"), "no such type")])
+    verdict = judge_kernel(SimpleNamespace(tiles={}, sizes={}), algebra, [side], (), 1, 1)
+    assert verdict.status == "INCONCLUSIVE"
+    assert verdict.exit_code == 3
+    assert "measured in no trial" in verdict.doubts[0]
+    assert "no such type" in verdict.limitations[0]
 
 
 @pytest.mark.parametrize(

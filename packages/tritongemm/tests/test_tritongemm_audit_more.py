@@ -489,6 +489,39 @@ def test_a_baseline_of_two_products(folder, capsys):
         load_baseline("none.json")
 
 
+def test_a_baseline_of_something_else_is_refused():
+    pair = {
+        "verdict": {"status": "PASS"},
+        "product": {"M": 4, "N": 5, "K": 6, "dtype": "fp32", "seed": 0},
+        "kernels": {"A": {"name": "one"}, "B": {"name": "two"}},
+        "figures": {"A, all: rms error": 1.0},
+    }
+    softmax = {
+        "verdict": {"status": "PASS"},
+        "case": {"name": "softmax", "sizes": {"rows": 4}, "dtype": "fp32", "seed": 0},
+        "figures": {"A: y, as drawn: rms error": 1.0},
+    }
+    for before, now, words in (
+        (pair, softmax, "adapter: not given, and here softmax"),
+        (softmax, {**softmax, "case": {**softmax["case"], "sizes": {"rows": 5}}}, "sizes: rows=4, and here rows=5"),
+        (pair, {**pair, "product": {**pair["product"], "K": 7}}, "K: 6, and here 7"),
+        (pair, {**pair, "kernels": {**pair["kernels"], "B": {"name": "three"}}}, "kernel B: two, and here three"),
+        (softmax, {**softmax, "figures": {"A: y, the user's own inputs: rms error": 1.0}}, "has no figure"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            compare_with("p", before, now)
+
+
+def test_figures_of_another_seed_are_not_worse():
+    before = {"verdict": {"status": "PASS"}, "product": {"seed": 0}, "figures": {"A: largest error": 1.0}}
+    now = {"verdict": {"status": "PASS"}, "product": {"seed": 1}, "figures": {"A: largest error": 2.0}}
+    found = compare_with("p", before, now)
+    assert found.worse == found.better == []
+    assert "--seed 0 instead of 1" in found.remarks[0]
+    assert compare_with("p", before, {**now, "verdict": {"status": "FAIL"}}).worse
+    assert compare_with("p", before, {**now, "product": {"seed": 0}}).worse
+
+
 def test_reports_fit_a_hundred_columns(folder, capsys):
     assert main(["audit", "--m", "40", "--n", "36", "--k", "70", *QUICK, "--no-report"]) == 0
     assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= WIDTH == 100

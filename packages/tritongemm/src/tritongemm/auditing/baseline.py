@@ -19,6 +19,23 @@ Figures = dict[str, float]
 _BAD = {PASS: 0, LIMITED: 1, INCONCLUSIVE: 2, FAIL: 3}
 # A figure is worse when it grew by more than this; samples of equal size differ by less.
 _WORSE = 1.1
+# What two audits that are compared have in common, as places in their JSON with the words for them; kernels go by their
+# names, for a file may have moved, and their constants may differ: that is what a baseline is for.
+_SAME = {
+    "case.name": "adapter",
+    "kernels.A.name": "kernel A",
+    "kernels.B.name": "kernel B",
+    "case.sizes": "sizes",
+    "product.M": "M",
+    "product.N": "N",
+    "product.K": "K",
+    "case.dtype": "dtype",
+    "product.dtype": "dtype",
+    "product.out_dtype": "out_dtype",
+    "product.distribution": "operands",
+    "product.atol": "atol",
+    "product.rtol": "rtol",
+}
 
 
 @dataclass
@@ -76,17 +93,27 @@ def compare_with(path: str | Path, before: Mapping[str, Any], now: Mapping[str, 
         path: The earlier one's file.
         before: The earlier one.
         now: The new one.
+
+    Raises:
+        UsageError: They are audits of different things: adapters, kernels, sizes, types.
     """
+    _refuse_another(path, before, now)
     found = Comparison(str(path))
     old, new = before["verdict"]["status"], now["verdict"]["status"]
     if _BAD[new] > _BAD[old]:
         found.worse.append(f"the verdict was {old} and is {new}.")
     elif _BAD[new] < _BAD[old]:
         found.better.append(f"the verdict was {old} and is {new}.")
-    for key in ("device", "product", "case"):
-        if before.get(key) != now.get(key):
-            found.remarks.append(f"The earlier audit had another {key}: {_text(before.get(key))}.")
+    if before.get("device") != now.get("device"):
+        found.remarks.append(f"The earlier audit had another device: {before.get('device')}.")
     first, second = before["figures"], now["figures"]
+    seeds = _seed(before), _seed(now)
+    if seeds[0] != seeds[1]:  # Largest errors and counts of other numbers are others without being worse.
+        found.remarks.append(
+            f"The earlier audit drew other numbers, with --seed {seeds[0]} instead of {seeds[1]}: its verdict is "
+            "compared, its figures are not."
+        )
+        return found
     for name in (*first, *(n for n in second if n not in first)):
         if name not in first or name not in second:
             found.unknown += 1
@@ -102,5 +129,36 @@ def compare_with(path: str | Path, before: Mapping[str, Any], now: Mapping[str, 
     return found
 
 
+def _refuse_another(path: str | Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuses an earlier audit of something else."""
+    for place, word in _SAME.items():
+        was, is_now = _at(before, place), _at(now, place)
+        if was != is_now:
+            raise UsageError(
+                f"--baseline: {str(path)!r} is the audit of something else: {word}: {_text(was)}, and here "
+                f"{_text(is_now)}. Compare with an audit of the same, or make one with --out."
+            )
+    if before["figures"] and now["figures"] and not before["figures"].keys() & now["figures"].keys():
+        raise UsageError(
+            f"--baseline: {str(path)!r} has no figure that this audit has: its inputs or outputs are others. Compare "
+            "with an audit of the same, or make one with --out."
+        )
+
+
+def _at(audit: Mapping[str, Any], place: str) -> Any:
+    """What stands at a place like "kernels.A.name", None if nothing does."""
+    found: Any = audit
+    for key in place.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _seed(audit: Mapping[str, Any]) -> Any:
+    product = _at(audit, "product.seed")
+    return _at(audit, "case.seed") if product is None else product
+
+
 def _text(x: Any) -> str:
-    return ", ".join(f"{k} {v}" for k, v in x.items()) if isinstance(x, Mapping) else str(x)
+    if x is None:
+        return "not given"
+    return ", ".join(f"{k}={v}" for k, v in x.items()) if isinstance(x, Mapping) else str(x)
