@@ -52,6 +52,7 @@ _SMALL = 1 << 16
 _RERUNS = 3
 # Sizes along which growth is measured, as multiples of the default.
 _GROWTH = (1, 2, 4, 8)
+_OWN_INPUTS = "the user's own inputs"
 
 
 @dataclass
@@ -309,7 +310,7 @@ def audit_case(
         algebra = compare_payloads(case, place.kind, dtype, seed, _ALGEBRA_SHARE * max_time)
     else:
         algebra = KernelAlgebra(UNKNOWN, reason="the user's own inputs are measured; payloads are left out")
-    specs = plan(case, place.kind, seed) if data is None else [Spec("the user's own inputs")]
+    specs = plan(case, place.kind, seed) if data is None else [Spec(_OWN_INPUTS)]
     done = run.trials(specs, sides, data)
     if data is None and place.kind == "gpu":
         run.reruns(sides)
@@ -319,7 +320,7 @@ def audit_case(
         if rounds and any(not m.accepted for m in side.measured):
             show("finding the lines that lose accuracy", 0)
             run.lines(side)
-    if algebra.status == UNKNOWN and not sides[0].launched and not sides[0].failed:
+    if algebra.status == UNKNOWN and sides[0].measured and not sides[0].launched:
         algebra.status, algebra.reason = NOT_APPLICABLE, "it launches no Triton kernel"
     verdict = judge_kernel(case, algebra, sides, growth, len(specs), done)
     facts = {
@@ -450,6 +451,8 @@ class _Run:
                 side.refused.append((spec, f"the reference: {error}"))
             if spec.why == GIVEN and spec.seed == self.seed:
                 raise UsageError(f"reference: it fails in float64 on its inputs: {error}") from error
+            if spec.why == _OWN_INPUTS:
+                raise UsageError(f"--data: the reference fails in float64 on these inputs: {error}") from error
             return
         for side in sides:
             if side.failed:
@@ -579,7 +582,7 @@ class _Run:
                 probe = Side(side.letter, side.name, side.function, launched=0)
                 try:
                     self._trial_without_formula(spec, probe)
-                except (OutOfTime, UsageError):
+                except (OutOfTime, UsageError, KernelFailed, Refused):
                     break
                 for m in probe.measured:
                     if m.rms and m.library:

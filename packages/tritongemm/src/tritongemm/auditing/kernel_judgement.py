@@ -69,8 +69,12 @@ def _judge_side(v: Verdict, case: Case, side: Any) -> None:
     for m in side.measured:
         if m.problem:
             v.failures.append(f"{name}: of {m.output!r} {m.problem}.")
+    for spec, reason in side.refused:
+        v.limitations.append(f"{name} was not measured at {_place(case, spec)} ({spec.why}): {reason}.")
     measured = [m for m in side.measured if not m.problem]
     if not measured:
+        if not side.measured and not side.out_of_bounds:
+            v.doubts.append(f"{name} was measured in no trial, so nothing is known of it.")
         return
     first = [m for m in measured if m.spec.why == GIVEN]
     if first and all(m.meaningless for m in first):
@@ -91,8 +95,6 @@ def _judge_side(v: Verdict, case: Case, side: Any) -> None:
             f"can be said ({where})."
         )
     _judge_outputs(v, case, side, measured)
-    for spec, reason in side.refused:
-        v.limitations.append(f"{name} was not measured at {_place(case, spec)} ({spec.why}): {reason}.")
     if side.reruns:
         v.limitations.append(f"{name} is not deterministic: {side.reruns:,} outputs changed between runs.")
 
