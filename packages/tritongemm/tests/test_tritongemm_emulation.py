@@ -227,6 +227,19 @@ def test_guard_refuses_rows_whose_bulk_is_out_of_the_parts_reach():
     assert errors(INT8X6.predict(a, b), a, b)[1] <= plain[1]
 
 
+@pytest.mark.parametrize("of_a", [0.0, 1e-3])
+def test_guard_leaves_numbers_beyond_bf16_to_fp32_arithmetic(of_a):
+    """bf16 rounds the largest fp32 numbers to infinity, of which products would make NaN or infinity."""
+    a, b = np.ones((1, 40), np.float32), np.full((40, 1), 1e-3, np.float32)
+    a[0, 0], b[0] = of_a, np.finfo(np.float32).max
+    for arithmetic in (FP16X3, emulation.AUTO):
+        got = arithmetic.predict(a, b)
+        assert np.isfinite(got).all()
+        assert errors(got, a, b)[1] <= errors(serial(a, b), a, b)[1]
+    left, right = emulation.split_fp16(a), emulation.split_fp16(b.T)
+    assert emulation.VERDICTS[emulation.verdict(left, right, 40, emulation.fp16x3_limits(40))] == "ieee"
+
+
 @pytest.mark.triton
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["fp16x3", "int8x6"])
@@ -241,10 +254,10 @@ def test_verdict_kernel_decides_as_the_model_does(mode, kind):
         else (emulation.split_int8, emulation.int8x6_limits)
     )
     seen: set[int] = set()
-    for K, factor in ((64, 1.0), (6144, 1.0), (64, 2.0**-120)):
+    for K, factor, first in ((64, 1.0, None), (6144, 1.0, None), (64, 2.0**-120, 1.0), (64, 1.0, 3.2e38)):
         a, b = draw(kind, (24, K), 1) * np.float32(factor), draw(kind, (K, 32), 2)
-        if factor != 1.0:
-            a[0, 0] = 1.0  # all but one number of this row are small
+        if first is not None:
+            a[0, 0] = first  # all but one number of this row are small
         left, right, limits = split(a), split(b.T), limits_of(K)
         facts = np.zeros(emulation.FACTS, np.int32)
         sides = [
@@ -255,8 +268,9 @@ def test_verdict_kernel_decides_as_the_model_does(mode, kind):
             fpsan_tools.run(
                 verdict_kernel, (1,), *sides[0], *sides[1], facts, 24, 32, K, limits.most_small,
                 limits.worst_inverse or 0, limits.mean_inverse or 0, emulation.least_exponent("fp16"),
-                np.full(1, gate, np.int32), OTHERWISE=limits.otherwise, ENERGY=limits.worst_inverse is not None,
-                GATED=GATED, BLOCK=32, ready_ptr=np.array([0, 8, 8, 8], np.int32), first_tile=1, rows_per_tile=8,
+                emulation.most_exponent("fp16"), np.full(1, gate, np.int32), OTHERWISE=limits.otherwise,
+                ENERGY=limits.worst_inverse is not None, GATED=GATED, BLOCK=32,
+                ready_ptr=np.array([0, 8, 8, 8], np.int32), first_tile=1, rows_per_tile=8,
                 EARLY=GATED, num_warps=4, domain="hardware",
             )  # fmt: skip
             want = LEAVE if GATED and gate == KEEP else emulation.verdict(left, right, K, limits)

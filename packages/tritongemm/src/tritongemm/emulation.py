@@ -20,8 +20,8 @@ multiply-adds, `ieee`.
 sum of squares of its scaled integers (int8x6). From these follows whether the expected error is at most that of a
 serial fp32 sum of random signs, 0.3·u·K·rms(a)·rms(b) (measured on an H200: 0.400 u·sum|p| for uniform numbers, 0.472
 for normal ones). If it is not, the product is computed again: fp16x3 as bf16x6, or as ieee where rows are so small that
-bf16 parts lose bits; int8x6 as ieee, which is as portable. The decision is made on the GPU; `last_outcome()` tells it,
-on any device.
+bf16 parts lose bits, or so large that bf16 rounds them to infinity; int8x6 as ieee, which is as portable. The decision
+is made on the GPU; `last_outcome()` tells it, on any device.
 
 The guard looks at rows and columns by themselves. It cannot see that the large numbers of a row meet nothing but zeros;
 the promise's `scaled` term says what such data can cost.
@@ -59,6 +59,8 @@ INTEGER_CHUNK = 32768
 """k that three sums of int8 digits can add up without overflow: 3·2**14·K < 2**31."""
 
 _LEAST_ROW = -100
+# From 2**127 on numbers may round to bf16's infinity.
+_LARGEST_ROW = 126
 _ROW_OF_ZEROS = 1 << 62
 _INVERSE = 1 << 40
 _MOST_INT32 = 2**31 - 1
@@ -229,12 +231,13 @@ def facts_of(a: Split, b: Split, K: int, limits: Limits | None) -> Array:
         K: Their length.
         limits: What passes; None for everything.
     """
-    kept, least = True, 1000
+    kept, least, most = True, 1000, -1000
     worst = mean = 0
     energies = limits is not None and limits.worst_inverse is not None
     for side in (a, b):
         kept &= limits is None or int(side.small.max(initial=0)) <= limits.most_small
         least = min(least, int(side.exponents.min(initial=least)))
+        most = max(most, int(side.exponents.max(initial=most)))
         if energies and side.energy is not None:
             assert limits is not None
             assert limits.worst_inverse is not None
@@ -246,8 +249,8 @@ def facts_of(a: Split, b: Split, K: int, limits: Limits | None) -> Array:
     code = KEEP
     if not kept:
         assert limits is not None
-        below = limits.otherwise == BF16X6 and least < least_exponent("fp16")
-        code = IEEE if below else limits.otherwise
+        out_of_range = least < least_exponent("fp16") or most > most_exponent("fp16")
+        code = IEEE if limits.otherwise == BF16X6 and out_of_range else limits.otherwise
     special = int(a.special.any() or b.special.any())
     bits = np.array([worst, mean], np.float32).view(np.int32)
     small = [int(side.small.max(initial=0)) for side in (a, b)]
@@ -257,6 +260,11 @@ def facts_of(a: Split, b: Split, K: int, limits: Limits | None) -> Array:
 def least_exponent(kind: str) -> int:
     """The exponent of the smallest row that three bf16 parts hold without loss, for parts of a kind."""
     return _LEAST_ROW - {"fp16": 14, "int8": 14}[kind]
+
+
+def most_exponent(kind: str) -> int:
+    """The exponent of the largest row all of whose numbers bf16 can hold, for parts of a kind."""
+    return _LARGEST_ROW - {"fp16": 14, "int8": 14}[kind]
 
 
 _guard = threading.local()

@@ -224,8 +224,8 @@ def _guarded(
     launch_kernel(
         verdict_kernel, (1,), left.exponents, left.energy, left.small, right.exponents, right.energy, right.small,
         facts, M, N, K, allowed.most_small, allowed.worst_inverse or 0, allowed.mean_inverse or 0,
-        emulation.least_exponent("fp16"), facts if unless is None else unless, OTHERWISE=allowed.otherwise,
-        ENERGY=allowed.worst_inverse is not None, GATED=unless is not None,
+        emulation.least_exponent("fp16"), emulation.most_exponent("fp16"), facts if unless is None else unless,
+        OTHERWISE=allowed.otherwise, ENERGY=allowed.worst_inverse is not None, GATED=unless is not None,
         BLOCK=min(8192, triton.next_power_of_2(max(M, N))), num_warps=32, **early,
     )  # fmt: skip
     if share is None:

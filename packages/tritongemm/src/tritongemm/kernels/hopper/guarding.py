@@ -26,8 +26,8 @@ _KEEP, _BF16X6, _IEEE, _LEAVE = (tl.constexpr(code) for code in (KEEP, BF16X6, I
 
 @triton.jit
 def side_facts(exponents_ptr, energy_ptr, small_ptr, R, K, BLOCK: tl.constexpr, ENERGY: tl.constexpr):
-    """Facts of an operand's rows: most small numbers, whether any row is special, least exponent, largest and total
-    inverse energy.
+    """Facts of an operand's rows: most small numbers, whether any row is special, least and largest exponent, largest
+    and total inverse energy.
 
     An inverse energy is K / energy in fp32, times 2**40, without its fraction: integers add up in any order, and fp32
     division is the same everywhere.
@@ -35,12 +35,15 @@ def side_facts(exponents_ptr, energy_ptr, small_ptr, R, K, BLOCK: tl.constexpr, 
     small = tl.zeros((BLOCK,), tl.int32)
     special = tl.zeros((BLOCK,), tl.int32)
     least = tl.zeros((BLOCK,), tl.int32) + 1000
+    most = tl.zeros((BLOCK,), tl.int32) - 1000
     worst = tl.zeros((BLOCK,), tl.int64)
     total = tl.zeros((BLOCK,), tl.int64)
     for start in range(0, R, BLOCK):
         r = start + tl.arange(0, BLOCK)
         count = tl.load(small_ptr + r, mask=r < R, other=0)
-        least = tl.minimum(least, tl.load(exponents_ptr + r, mask=r < R, other=1000))
+        exponents = tl.load(exponents_ptr + r, mask=r < R, other=0)
+        least = tl.minimum(least, tl.where(r < R, exponents, 1000))
+        most = tl.maximum(most, tl.where(r < R, exponents, -1000))
         small = tl.maximum(small, count & (_SPECIAL - 1))
         special |= count >> 30
         if ENERGY:
@@ -50,16 +53,23 @@ def side_facts(exponents_ptr, energy_ptr, small_ptr, R, K, BLOCK: tl.constexpr, 
             worst = tl.maximum(worst, inverse)
             total += inverse
     if ENERGY:
-        return tl.max(small, 0), tl.max(special, 0), tl.min(least, 0), tl.max(worst, 0), tl.sum(total, 0)
+        return (
+            tl.max(small, 0),
+            tl.max(special, 0),
+            tl.min(least, 0),
+            tl.max(most, 0),
+            tl.max(worst, 0),
+            tl.sum(total, 0),
+        )
     else:
-        return tl.max(small, 0), tl.max(special, 0), tl.min(least, 0), 0, 0
+        return tl.max(small, 0), tl.max(special, 0), tl.min(least, 0), tl.max(most, 0), 0, 0
 
 
 @triton.jit
 def verdict_kernel(
     exponents_a, energy_a, small_a, exponents_b, energy_b, small_b, verdict_ptr, M, N, K,
-    most_small, worst_inverse, mean_inverse, least_exponent, gate_ptr, OTHERWISE: tl.constexpr, ENERGY: tl.constexpr,
-    GATED: tl.constexpr, BLOCK: tl.constexpr, ready_ptr=None, first_tile=0, rows_per_tile=1,
+    most_small, worst_inverse, mean_inverse, least_exponent, most_exponent, gate_ptr, OTHERWISE: tl.constexpr,
+    ENERGY: tl.constexpr, GATED: tl.constexpr, BLOCK: tl.constexpr, ready_ptr=None, first_tile=0, rows_per_tile=1,
     EARLY: tl.constexpr = False,
 ):  # fmt: skip
     """verdict[0]: what to do; [1]: whether some row or column is special; [2], [3]: most small numbers of a row of A,
@@ -70,8 +80,9 @@ def verdict_kernel(
         worst_inverse: Largest inverse energy of a row.
         mean_inverse: Largest mean of inverse energies.
         least_exponent: Exponent of the smallest row that bf16 parts hold without loss.
+        most_exponent: Exponent of the largest row that bf16 can hold.
         OTHERWISE: Verdict if something is beyond its limit; BF16X6 becomes IEEE for rows below
-            `least_exponent`.
+            `least_exponent` or above `most_exponent`.
         ENERGY: Whether energies count.
         GATED: If gate_ptr holds KEEP, the product stands already and the verdict is LEAVE.
         EARLY: The product is still at work, and cuts rows of A from tile `first_tile` on: ready_ptr counts them.
@@ -86,15 +97,16 @@ def verdict_kernel(
         if tl.load(gate_ptr) == _KEEP:
             tl.store(verdict_ptr, _LEAVE)
             return
-    sa, xa, ea, wa, ta = side_facts(exponents_a, energy_a, small_a, M, K, BLOCK, ENERGY)
-    sb, xb, eb, wb, tb = side_facts(exponents_b, energy_b, small_b, N, K, BLOCK, ENERGY)
+    sa, xa, ea, la, wa, ta = side_facts(exponents_a, energy_a, small_a, M, K, BLOCK, ENERGY)
+    sb, xb, eb, lb, wb, tb = side_facts(exponents_b, energy_b, small_b, N, K, BLOCK, ENERGY)
     kept = tl.maximum(sa, sb) <= most_small
     if ENERGY:
         kept = kept & (tl.maximum(wa, wb) <= worst_inverse)
         kept = kept & (ta // M <= mean_inverse) & (tb // N <= mean_inverse)
     otherwise = OTHERWISE
     if OTHERWISE == _BF16X6:
-        otherwise = tl.where(tl.minimum(ea, eb) < least_exponent, _IEEE, OTHERWISE)
+        out_of_range = (tl.minimum(ea, eb) < least_exponent) | (tl.maximum(la, lb) > most_exponent)
+        otherwise = tl.where(out_of_range, _IEEE, OTHERWISE)
     tl.store(verdict_ptr, tl.where(kept, _KEEP, otherwise))
     tl.store(verdict_ptr + 1, xa | xb)
     tl.store(verdict_ptr + 2, sa)
