@@ -8,9 +8,9 @@ What was taken, and why, is what `tritongemm.last_outcome()` tells.
 The look is at all rows at once: a row of data out of range changes the bits, though not the promise, of the others.
 Where few products dominate a sum, a plain sum has few roundings that count: there `ieee` can be more accurate, by up to
 about 3 times on numbers that span 2**60. Each operand is looked at by itself, and an eighth of a row may be small:
-where only those meet anything but zeros, as in products with triangular matrices of columns on different scales, all of the
-result can be lost. The mode's bound, whose `scaled` term counts in units of the row's and the column's largest numbers,
-is never exceeded; such data want `ieee` or `bf16x6`.
+where only those meet anything but zeros, as in products with triangular matrices of columns on different scales, all of
+the result can be lost. The mode's bound, whose `scaled` term counts in units of the row's and the column's largest
+numbers, is never exceeded; such data want `ieee` or `bf16x6`.
 """
 
 from __future__ import annotations
