@@ -14,10 +14,12 @@ from fpsan_tools import algebra
 from fpsan_tools.checking import check, launch
 from fpsan_tools.checking.checker import Pair
 from fpsan_tools.checking.comparing import compare
+from fpsan_tools.checking.diagnosis import _possible
 from fpsan_tools.checking.experiments import rule
 from fpsan_tools.checking.inputs import Source, arguments
 from fpsan_tools.checking.relations import named, relations
 from fpsan_tools.checking.sides import Engine, Output
+from fpsan_tools.checking.tracing import record
 
 pytestmark = pytest.mark.triton
 
@@ -128,6 +130,20 @@ def test_division_of_sixteen_bit_floats_is_no_bug():
         assert finding(check(*sides, inputs, version="3.9"), "division in 16 bits").benign is True
         assert check(*sides, inputs, version="3.9-homomorphic").equal
         assert check(*sides, k.form_inputs).equal  # in fp32 it is an identity
+
+
+@pytest.mark.parametrize(("narrow", "told"), [(True, True), (False, False)])
+def test_only_divisions_of_sixteen_bit_values_may_be_no_bug(narrow, told):
+    def inputs(rng, n=70):
+        x, y = (rng.standard_normal(n).astype(np.float16 if narrow else np.float32) for _ in range(2))
+        return {"x": x, "y": y, "out": np.zeros(n, np.float16), "n": n}
+
+    pair = Pair(k.form("x/y"), k.form("x-y"), Source(inputs), Engine("cpu"))
+    trial = pair.run(0, {"n": 70})
+    assert "arith.divf" in trial.a.launches[0].operations
+    found = _possible(pair, trial, record(pair, range(2), {"n": 70}))
+    assert bool(found) == told
+    assert all("a division of 16-bit floats" in f.text for f in found)
 
 
 def test_other_differences_are_not_explained_away():

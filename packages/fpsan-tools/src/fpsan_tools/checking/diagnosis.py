@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fpsan_tools.algebra import float_type
+from fpsan_tools.algebra import Algebra, float_type
 from fpsan_tools.checking import tracing
 from fpsan_tools.checking.comparing import Comparison
 from fpsan_tools.checking.experiments import Budget, input_experiments, shrink, size_rules
-from fpsan_tools.checking.identities import explained
+from fpsan_tools.checking.identities import explained, is_widened
 from fpsan_tools.checking.inputs import is_float
 from fpsan_tools.checking.narrowing import NARROWINGS
 from fpsan_tools.checking.relations import named, relations
@@ -63,7 +63,7 @@ def explain(pair: Pair, trial: Trial, budget: float) -> tuple[list[Finding], Div
         findings += unwritten or relations(comparison, pair.algebra, pair.inputs(trial.seed), trial.sizes)
     # At tiny lengths a side may not use an input at all, so the asked sizes are better, if a trial is quick.
     findings += input_experiments(pair, trial, trial.sizes if trial.seconds < budget / 10 else small, clock)
-    findings += _possible(trial, findings)
+    findings += _possible(pair, trial, traces) if not findings else []
     if small != trial.sizes:
         told = ", ".join(f"{name}={size}" for name, size in small.items())
         notes.append(f"the smallest sizes found at which the sides differ: {told}")
@@ -165,17 +165,25 @@ def _names_infinity(traces: tuple[tracing.Trace, tracing.Trace]) -> bool:
     return any(trace.minus_infinity for trace in traces)
 
 
-def _possible(trial: Trial, findings: list[Finding]) -> list[Finding]:
-    """Non-identities that these kernels may meet, where no experiment could decide; only if nothing else was found."""
-    if findings:
-        return []
+def _possible(pair: Pair, trial: Trial, traces: tuple[tracing.Trace, tracing.Trace] | None) -> list[Finding]:
+    """Non-identities that these kernels may meet, where no experiment could decide."""
     used = _operations(trial)
     told = []
     if any(ops & _EXPONENTIALS and ops & _DIVISIONS for ops in used) and not trial.sizes:
         told.append("softmax over an even number of elements (try odd lengths)")
-    divided = any(ops & _DIVISIONS and "arith.truncf" in ops for ops in used)
+    divided = traces is not None and any(_divides_sixteen_bits(trace, pair.algebra) for trace in traces)
     if divided and any(is_float(c.dtype) and "16" in c.dtype for c in trial.comparisons):
         told.append("a division of 16-bit floats, which Triton widens to fp32 and narrows again")
     if not told:
         return []
     return [Finding("possible non-identity", f"No experiment explains the difference. Possible: {'; '.join(told)}.")]
+
+
+def _divides_sixteen_bits(trace: tracing.Trace, algebra: Algebra) -> bool:
+    """Whether a kernel divides floats that were widened from 16 bits; divisions of fp32 values are identities."""
+    return any(
+        visit.operation.name in _DIVISIONS
+        and visit.element.bits == 32
+        and all(is_widened(x, algebra) for seed in visit.operands for x in seed)
+        for visit in trace.visits
+    )

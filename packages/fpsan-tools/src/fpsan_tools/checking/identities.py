@@ -154,7 +154,7 @@ def _quotient(candidate: Candidate, algebra: Algebra) -> Iterator[Rewriting]:
         inverse = _embedded(1 / value, element, algebra)
         told = f"x / {value:.9g} and x * {1 / value:.9g}"
         yield Rewriting("x*c and x/(1/c)", told, _of(0, algebra.mul, inverse), element)
-    if element.bits == 32 and all(_is_widened(x, algebra) for seed in candidate.visit.operands for x in seed):
+    if element.bits == 32 and all(is_widened(x, algebra) for seed in candidate.visit.operands for x in seed):
 
         def by_inverse(v: list[Array]) -> Array:
             numerator, inverse = (algebra.cast(x, "fp16") for x in (v[0], algebra.inv(v[1])))
@@ -164,7 +164,7 @@ def _quotient(candidate: Candidate, algebra: Algebra) -> Iterator[Rewriting]:
         yield Rewriting("division in 16 bits", told, by_inverse, _element("fp16"))
 
 
-def _is_widened(x: Array | None, algebra: Algebra) -> bool:
+def is_widened(x: Array | None, algebra: Algebra) -> bool:
     """Whether 32-bit payloads all come from 16 bits."""
     return x is not None and np.array_equal(algebra.cast(algebra.cast(x, "fp16"), "fp32"), x)
 
