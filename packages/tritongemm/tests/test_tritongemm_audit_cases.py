@@ -494,6 +494,46 @@ def test_adapters_take_the_users_own_tensors(folder, capsys):
     assert [t["shape"] for t in read["sides"]["A"]["trials"]] == [[3, 50]]
 
 
+TORCH_ADAPTER = """
+import torch
+def inputs(rng, rows=5, columns=48):
+    x = torch.from_numpy(rng.standard_normal((rows, columns))).to(torch.bfloat16)
+    return {"x": x, "y": torch.zeros_like(x)}
+def kernel(x, y):
+    y.copy_(torch.nn.functional.softmax(x, 1))
+def reference(x):
+    return torch.nn.functional.softmax(x, 1)
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", ["fp32", "bf16"])
+def test_own_tensors_are_of_the_library_that_the_adapter_draws_with(folder, capsys, kind):
+    pytest.importorskip("torch")
+    (folder / "adapter.py").write_text(TORCH_ADAPTER)
+    x = np.random.default_rng(0).standard_normal((3, 50)).astype(np.float32)
+    if kind == "bf16":
+        bits = np.asarray(numfmt.BF16.encode(x)).astype(np.uint16)
+        np.savez(folder / "mine.npz", **{"x:bf16": bits, "y:bf16": np.zeros_like(bits)})
+    else:
+        np.savez(folder / "mine.npz", x=x, y=np.zeros_like(x))
+    assert main(["audit", "adapter.py", "--device", "cpu", "--data", "mine.npz"]) == 0, capsys.readouterr()
+    read = json.loads((folder / "reports" / "audit.json").read_text())
+    assert [(t["shape"], t["dtype"]) for t in read["sides"]["A"]["trials"]] == [([3, 50], kind)]
+
+
+def test_a_file_without_all_inputs_is_told_to_be_the_one_that_lacks_them(folder, capsys):
+    (folder / "adapter.py").write_text(cases.TEMPLATE)
+    x = np.ones((3, 50), np.float32)
+    np.save(folder / "x.npy", x)
+    np.savez(folder / "x.npz", x=x)
+    for file, holds, lacks in (("x.npy", "data", "x"), ("x.npz", "x", "y")):
+        assert main(["audit", "adapter.py", "--device", "cpu", "--data", file]) == 2
+        assert (
+            f"--data: it holds {holds}, and kernel needs {lacks!r} too; add it to the file" in capsys.readouterr().err
+        )
+
+
 def test_own_tensors_that_the_reference_refuses_are_no_pass(folder, capsys):
     (folder / "adapter.py").write_text(cases.TEMPLATE.replace("def reference(x):", "def reference(x):\n    x.gone()"))
     x = np.ones((3, 50), np.float32)

@@ -24,6 +24,7 @@ from tritongemm.auditing.kernel_algebra import GPU_ONLY, NOT_APPLICABLE, UNKNOWN
 from tritongemm.auditing.measured import Measured, measure
 from tritongemm.auditing.saving import save_report
 from tritongemm.auditing.trials import (
+    OWN_INPUTS,
     CpuPlace,
     GpuPlace,
     Inputs,
@@ -32,6 +33,7 @@ from tritongemm.auditing.trials import (
     Result,
     Spec,
     Values,
+    as_drawn,
     call,
     float_element,
     in_float32,
@@ -52,7 +54,6 @@ _SMALL = 1 << 16
 _RERUNS = 3
 # Sizes along which growth is measured, as multiples of the default.
 _GROWTH = (1, 2, 4, 8)
-_OWN_INPUTS = "the user's own inputs"
 
 
 @dataclass
@@ -279,7 +280,7 @@ def audit_case(
         show: See `audit_kernel`.
         hardware: Whether a CPU audit predicts the bits of an H200 instead of rounding every operation correctly.
         replay: The command that repeats the run.
-        data: The user's own inputs, which are measured in place of the drawn ones.
+        data: The user's own inputs, which are measured in place of the drawn ones, as arrays of the same library.
 
     Returns:
         The result.
@@ -305,12 +306,14 @@ def audit_case(
         sides.append(Side("B", str(getattr(case.rival, "__name__", "rival")), case.rival))
     floats = "hardware" if hardware else "ieee"
     run = _Run(case, place, dtype, tolerance, seed, started, started + max_time, show, floats)
+    if data is not None:
+        data = as_drawn(case, data, seed)
     if data is None:
         show("comparing payloads", 0)
         algebra = compare_payloads(case, place.kind, dtype, seed, _ALGEBRA_SHARE * max_time)
     else:
         algebra = KernelAlgebra(UNKNOWN, reason="the user's own inputs are measured; payloads are left out")
-    specs = plan(case, place.kind, seed) if data is None else [Spec(_OWN_INPUTS)]
+    specs = plan(case, place.kind, seed) if data is None else [Spec(OWN_INPUTS)]
     done = run.trials(specs, sides, data)
     if data is None and place.kind == "gpu":
         run.reruns(sides)
@@ -451,7 +454,7 @@ class _Run:
                 side.refused.append((spec, f"the reference: {error}"))
             if spec.why == GIVEN and spec.seed == self.seed:
                 raise UsageError(f"reference: it fails in float64 on its inputs: {error}") from error
-            if spec.why == _OWN_INPUTS:
+            if spec.why == OWN_INPUTS:
                 raise UsageError(f"--data: the reference fails in float64 on these inputs: {error}") from error
             return
         for side in sides:

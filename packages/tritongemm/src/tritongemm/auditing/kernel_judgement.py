@@ -14,6 +14,7 @@ from tritongemm.auditing.kernel_algebra import DIFFERENT, GPU_ONLY, NOT_APPLICAB
 from tritongemm.auditing.measured import Measured
 from tritongemm.auditing.numbers import payloads_of_its_own
 from tritongemm.auditing.regions import roughly
+from tritongemm.auditing.trials import OWN_INPUTS
 from tritongemm.auditing.verdict import FAIL, INCONCLUSIVE, LIMITED, PASS, Verdict
 from tritongemm.elements import ELEMENTS
 from tritongemm.tables import counted, figure, short
@@ -183,7 +184,7 @@ def _formula(wrong: list[Measured]) -> str:
 def _where(case: Case, mine: list[Measured], wrong: list[Measured]) -> str:
     """Which trials go wrong and which do not."""
     if len(wrong) == len(mine):
-        return f"It is wrong in all {len(mine)} trials."
+        return f"It is wrong in all {len(mine)} trials." if len(mine) > 1 else ""
     drawn = [m for m in mine if m.spec.change == GIVEN]
     bad = [m for m in drawn if not m.accepted]
     if not bad:
@@ -227,6 +228,8 @@ def _pattern(m: Measured) -> str:
 
 
 def _place(case: Case, spec: Any) -> str:
+    if spec.why == OWN_INPUTS:
+        return "the sizes of the file"
     sizes = {**case.sizes, **spec.sizes}
     return ", ".join(f"{k} = {n}" for k, n in sizes.items()) or "its size"
 

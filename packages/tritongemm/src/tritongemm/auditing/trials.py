@@ -31,6 +31,8 @@ Inputs = dict[str, Any]
 
 # Types that are quantised by whoever makes the inputs: neither cast nor redrawn.
 _NARROWEST = 8
+# What a trial of a user's own inputs is about.
+OWN_INPUTS = "the user's own inputs"
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,45 @@ def like(x: Any, values: Array, kind: str) -> Any:
             return values.astype(x.dtype)  # One of ml_dtypes.
     codes = np.asarray(element.format.encode(values)).astype(f"u{element.itemsize}")
     return fpsan_tools.typed(codes, kind)
+
+
+def as_drawn(case: Case, own: Inputs, seed: int) -> Inputs:
+    """A user's own inputs as arrays of the library that the case draws its inputs with.
+
+    Args:
+        case: The case.
+        own: By name: NumPy arrays, `fpsan_tools.typed` ones, and plain numbers.
+        seed: Of the inputs that are drawn to see their library.
+
+    Raises:
+        UsageError: An input that the kernel needs is not among them.
+    """
+    sample = drawn(case, Spec(GIVEN, seed=seed))
+    arrays = [x for x in sample.values() if is_array(x)]
+    made = {}
+    for name, x in own.items():
+        pattern = sample.get(name)
+        torch_wanted = is_torch(pattern) if is_array(pattern) else all(is_torch(y) for y in arrays)
+        made[name] = _as_torch(x) if torch_wanted and is_array(x) else x
+    for side in (case.kernel, case.reference, *([case.rival] if case.rival is not None else [])):
+        needed = [p.name for p in _parameters(side) or [] if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+        missing = [name for name in needed if name not in made]
+        if missing and not len(missing) == len(needed) == len(made):
+            raise UsageError(
+                f"--data: it holds {', '.join(made)}, and {getattr(side, '__name__', 'a side')} needs "
+                f"{missing[0]!r} too; add it to the file (arrays that a kernel writes to are inputs, of any values)."
+            )
+    return made
+
+
+def _as_torch(x: Any) -> Any:
+    torch = sys.modules["torch"]
+    if is_torch(x):
+        return x
+    if is_typed(x):
+        bits = torch.from_numpy(np.ascontiguousarray(x.array).view(f"i{x.array.itemsize}"))
+        return bits.view(getattr(torch, element_named(str(x.dtype)).library))
+    return torch.from_numpy(np.ascontiguousarray(x))
 
 
 def in_float64(inputs: Inputs, nudge: np.random.Generator | None = None, unit: float = 0.0) -> Inputs:
