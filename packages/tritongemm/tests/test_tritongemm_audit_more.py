@@ -72,6 +72,30 @@ def test_a_function_with_a_mistake_fails_by_its_numbers():
         assert text in told(result)
 
 
+def overwriting(a, b):
+    c = a @ b
+    a *= 0
+    return c
+
+
+WRITER = Choices({"MISTAKE": "writes to A"})
+
+
+@pytest.mark.parametrize(
+    ("writer", "choices"), [(overwriting, None), (kernels.planted_kernel, WRITER)], ids=["function", "kernel"]
+)
+@pytest.mark.parametrize("letter", "AB")
+def test_a_contestant_that_writes_to_an_operand_is_blamed_and_not_the_other(letter, writer, choices):
+    pair = (writer, "blocked") if letter == "A" else ("blocked", writer)
+    result = run.audit(*pair, **SMALL, **{f"choices_{letter.lower()}": choices})
+    name, other = getattr(writer, "__name__", ""), "B" if letter == "A" else "A"
+    assert result.status == "FAIL", str(result)
+    assert f"{letter} ({name}) writes to its operand A at " in told(result)
+    assert not any(
+        f"{other} (blocked_kernel)" in x and "is the matrix product" not in x for x in result.verdict.failures
+    )
+
+
 def test_launchers_keep_their_payloads():
     def launcher(a, b):
         from tritongemm.kernels.blocked import blocked

@@ -136,6 +136,9 @@ def planted_kernel(
     if MISTAKE == "mask forgotten":
         inside = (m < M + BLOCK_M)[:, None] & (n < N)[None, :]
     tl.store(c + m[:, None] * stride_cm + n[None, :] * stride_cn, total, mask=inside)
+    if MISTAKE == "writes to A":
+        if tl.program_id(0) == tl.num_programs(0) - 1:
+            tl.store(a + m * stride_am, tl.zeros((BLOCK_M,), tl.float32), mask=m < M)
 
 
 @triton.jit

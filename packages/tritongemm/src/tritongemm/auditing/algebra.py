@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -114,6 +114,7 @@ class AlgebraEvidence:
             products it was computed without rounding to see that.
         imprecise: By letter of such a kernel, where its floats are further off than they may be, and how.
         outside: By kernel letter, the first access outside of the matrices.
+        overwritten: By kernel letter, the operands that it writes to, and where it was seen first.
         seconds: Time taken.
     """
 
@@ -131,6 +132,7 @@ class AlgebraEvidence:
     exact: dict[str, int] = field(default_factory=dict)
     imprecise: dict[str, str] = field(default_factory=dict)
     outside: dict[str, str] = field(default_factory=dict)
+    overwritten: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -247,6 +249,7 @@ def compare(
         else:
             letters = [c for c in contestants if any(t.away(c.letter) for t in evidence.trials)]
             named = " and ".join(f"{c.letter} ({c.name})" for c in letters)
+            again.overwritten = {**again.overwritten, **evidence.overwritten}
             again.conversions = (
                 f"{named} adds in another float type than fp32; conversions between float types were taken as exact "
                 f"(algebra {exact.version}), what they round is part of the errors below."
@@ -280,6 +283,7 @@ def _compared(
         a, b = trial_operands(M, N, depth, dtypes[0], seed)
         golden = golden_payloads(a, b, dtypes, version)
         results = []
+        where = f"{M}x{N}x{depth}, {why}"
         for c in contestants:
             try:
                 launched = None
@@ -292,21 +296,20 @@ def _compared(
                     launched = None
                 if launched is None:
                     results.append(golden)
-                    if not _numbers_are_right(c, device, a, b, dtypes, layout, evidence, f"{M}x{N}x{depth}, {why}"):
+                    if not _numbers_are_right(c, device, a, b, dtypes, layout, evidence, where):
                         return evidence
                     continue
             except fpsan_tools.OutOfBounds as error:
                 evidence.status = "different"
                 if c.letter not in evidence.outside:
                     evidence.outside[c.letter] = (
-                        f"{c.letter} ({c.name}) reaches outside its matrices at {M}x{N}x{depth}, {why}: "
-                        f"{one_line(error)}"
+                        f"{c.letter} ({c.name}) reaches outside its matrices at {where}: {one_line(error)}"
                     )
                 break  # Other products may be inside, and show more.
             except (fpsan_tools.FpsanError, KernelFailed) as error:
                 evidence.status, evidence.reason = "unknown", f"{c.letter} ({c.name}): {one_line(error)}"
                 return evidence
-            _remember(evidence, c.letter, launched)
+            _remember(evidence, c.letter, launched, where)
             results.append(launched.codes)
         if len(results) < len(contestants):
             continue
@@ -359,6 +362,7 @@ def _numbers_are_right(
     for domain in (EXACT, FLOATS):
         try:
             launched = device.run(c, a, b, dtypes, domain=domain, layout=layout)
+            _remember(evidence, c.letter, replace(launched, unsanitised=(), notes=()), where)
             break
         except fpsan_tools.OutOfBounds:
             raise
@@ -380,6 +384,8 @@ def _numbers_are_right(
     return False
 
 
-def _remember(evidence: AlgebraEvidence, letter: str, launched: Launched) -> None:
+def _remember(evidence: AlgebraEvidence, letter: str, launched: Launched, where: str) -> None:
+    if launched.overwritten:
+        evidence.overwritten.setdefault(letter, f"{' and '.join(launched.overwritten)} at {where}")
     for store, found in ((evidence.unsanitised, launched.unsanitised), (evidence.notes, launched.notes)):
         store[letter] = tuple(dict.fromkeys((*store.get(letter, ()), *found)))

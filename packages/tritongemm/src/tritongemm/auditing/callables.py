@@ -110,14 +110,15 @@ def call(function: Callable[..., Any], choices: tuple[str, ...], codes: tuple[Ar
     Args:
         function: The function.
         choices: Libraries, from `library_of`.
-        codes: Bit patterns of A and B, which it may not change.
+        codes: Bit patterns of A and B; what it writes to them is seen there.
         dtype: Their type.
     """
     failure: Exception | None = None
+    before = [x.copy() for x in codes]
     for library in choices:
         if library == "torch" and failure is not None and not _has_torch():
             break
-        arrays = [as_library(x.copy(order="K") if x.base is None else x, dtype, library) for x in codes]
+        arrays = [as_library(x, dtype, library) for x in codes]
         try:
             with np.errstate(all="ignore"), contextlib.ExitStack() as stack:
                 if library == "torch":
@@ -127,5 +128,7 @@ def call(function: Callable[..., Any], choices: tuple[str, ...], codes: tuple[Ar
             raise
         except Exception as error:
             failure = failure or error
+            for x, was in zip(codes, before, strict=True):
+                x[...] = was
     assert failure is not None
     raise failure

@@ -11,9 +11,9 @@ import io
 import math
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,6 +46,7 @@ class Launched:
         notes: What was assumed to evaluate the kernel.
         order: Layout facts of the compiled kernel that fix its order of summation, if it was compiled for a GPU.
         operations: Names of the operations that were evaluated, with the first place of each; of a CPU.
+        overwritten: Which operands, "A" or "B", are others than before it.
     """
 
     codes: Array
@@ -53,6 +54,7 @@ class Launched:
     notes: tuple[str, ...] = ()
     order: str = ""
     operations: Mapping[str, str] = field(default_factory=dict)
+    overwritten: tuple[str, ...] = ()
 
 
 FLOATS, PAYLOADS, EXACT = "floats", "payloads", "exact"
@@ -133,7 +135,13 @@ LAYOUTS: dict[str, Callable[[Array, int], Array]] = {"rows": _rows, "columns": _
 
 
 def _laid_out(codes: Array, dtype: str, layout: str) -> Array:
-    return LAYOUTS[layout](codes, UNTOUCHED[dtype])
+    # A copy: a kernel that writes to an operand must not take it from the other one.
+    return LAYOUTS[layout](codes.copy(), UNTOUCHED[dtype])
+
+
+def _others(before: Iterable[Array], after: Iterable[Array]) -> tuple[str, ...]:
+    """Names of the operands whose bits are not what they were."""
+    return tuple(name for name, x, y in zip("AB", before, after, strict=True) if (x != y).any())
 
 
 def _strides(*matrices: Array) -> tuple[int, ...]:
@@ -173,8 +181,10 @@ class Cpu:
         """See `Device.run`."""
         M, K, N = a.shape[0], a.shape[1], b.shape[1]
         operands = [_laid_out(codes_of(x, dtypes[0]), dtypes[0], layout) for x in (a, b)]
+        before = [x.copy() for x in operands]
         if contestant.function is not None:
-            return self._call(contestant, operands, dtypes, (M, N), domain, version)
+            launched = self._call(contestant, operands, dtypes, (M, N), domain, version)
+            return replace(launched, overwritten=_others(before, operands))
         if contestant.gluon:
             raise NoPayloads(GLUON) if domain == PAYLOADS else KernelFailed(GLUON)
         start = np.full((M, N), 0 if contestant.zeroed else UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
@@ -194,6 +204,7 @@ class Cpu:
             _unsanitised(launch),
             notes,
             operations=operations_of(session.launches, session.observer),
+            overwritten=_others(before, operands),
         )
 
     def _session(self, domain: str, version: str | None) -> Any:
@@ -356,11 +367,22 @@ class Gpu:
             kernel = contestant.kernel[contestant.grid(M, N, K)]
             if domain == FLOATS:
                 compiled = kernel(*positional, **keywords)
-                return Launched(self._codes(z, dtypes[1]), order=compiled.asm.get("ttgir", ""))
+                order = compiled.asm.get("ttgir", "")
+                return Launched(
+                    self._codes(z, dtypes[1]), order=order, overwritten=self._overwritten(operands, (x, y), dtypes[0])
+                )
             with fpsan_tools.on_gpu(version=version) as session:
                 kernel(*positional, **keywords)
             launch = session.launches[-1]
-            return Launched(self._codes(z, dtypes[1]), _unsanitised(launch), tuple(launch.notes))
+            return Launched(
+                self._codes(z, dtypes[1]),
+                _unsanitised(launch),
+                tuple(launch.notes),
+                overwritten=self._overwritten(operands, (x, y), dtypes[0]),
+            )
+
+    def _overwritten(self, operands: list[Array], tensors: tuple[Any, Any], dtype: str) -> tuple[str, ...]:
+        return _others(operands, (self._codes(x, dtype) for x in tensors))
 
     def _call(
         self,
@@ -376,14 +398,16 @@ class Gpu:
         with _failures_of(contestant), self.torch.no_grad():
             x, y = (self._tensor(m, dtypes[0]) for m in operands)
             if domain == FLOATS:
-                return Launched(bits_of_result(contestant.function(x, y), dtypes[1], shape))
+                made = bits_of_result(contestant.function(x, y), dtypes[1], shape)
+                return Launched(made, overwritten=self._overwritten(operands, (x, y), dtypes[0]))
             with fpsan_tools.on_gpu(version=version) as session:
                 c = contestant.function(x, y)
             if not session.launches:
                 raise NoPayloads(NO_KERNEL)
             unsanitised = tuple(dict.fromkeys(text for launch in session.launches for text in _unsanitised(launch)))
             notes = tuple(dict.fromkeys(n for launch in session.launches for n in launch.notes))
-            return Launched(bits_of_result(c, dtypes[1], shape), unsanitised, notes)
+            overwritten = self._overwritten(operands, (x, y), dtypes[0])
+            return Launched(bits_of_result(c, dtypes[1], shape), unsanitised, notes, overwritten=overwritten)
 
 
 def driver_sees_gpu() -> bool:

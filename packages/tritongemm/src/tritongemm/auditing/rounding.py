@@ -61,6 +61,7 @@ class RoundingEvidence:
         swept: Errors under other distributions of the operands.
         judged_by: By kernel letter, the report of the precision mode that it was declared to have.
         precision: By kernel letter, which precision its floats look like, if they are further off than they may be.
+        overwritten: By kernel letter, the operands that it writes to, and where it was seen.
         seconds: Time taken.
     """
 
@@ -80,6 +81,7 @@ class RoundingEvidence:
     swept: list[Swept] = field(default_factory=list)
     judged_by: dict[str, str] = field(default_factory=dict)
     precision: dict[str, str] = field(default_factory=dict)
+    overwritten: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -299,7 +301,14 @@ def _evaluate(
     results = {c.letter: device.run(c, x, y, setting.dtypes) for c in contestants}
     for letter, launched in results.items():
         evidence.launched.setdefault(letter, launched)
+    _see_overwritten(evidence, results, f"{x.shape[0]}x{y.shape[1]}x{x.shape[1]}")
     return results
+
+
+def _see_overwritten(evidence: RoundingEvidence, results: Mapping[str, Launched], where: str) -> None:
+    for letter, launched in results.items():
+        if launched.overwritten:
+            evidence.overwritten.setdefault(letter, f"{' and '.join(launched.overwritten)} at {where}")
 
 
 def _look_at_precision(
@@ -387,6 +396,7 @@ def full(
     show("running the kernels", 0)
     results = {c.letter: device.run(c, a, b, dtypes) for c in contestants}
     evidence.launched = dict(results)
+    _see_overwritten(evidence, results, f"{M}x{N}x{a.shape[1]}")
     library = device.library(a, b, dtypes)
     rng = np.random.default_rng([setting.seed, 2])
     rows, columns = (np.sort(rng.choice(n, min(n, _IDENTIFIED_SIDE), replace=False)) for n in (M, N))

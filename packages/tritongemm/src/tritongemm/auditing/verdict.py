@@ -83,6 +83,10 @@ def judge(
         The verdict.
     """
     v = Verdict(PASS)
+    overwritten = {**(rounding.overwritten if rounding else {}), **algebra.overwritten}
+    for c in contestants:
+        if c.letter in overwritten:
+            v.failures.append(f"{c.letter} ({c.name}) writes to its operand {overwritten[c.letter]}.")
     _judge_algebra(v, contestants, algebra)
     if rounding is None:
         v.doubts.append(f"The kernels' floats could not be computed: {problem}")
