@@ -164,10 +164,10 @@ def test_swapped_inputs_sign_and_ignored_inputs():
     assert {"sign", "swapped inputs"} <= set(kinds(verdict))
     verdict = check(k.form("x+y"), k.form("x"), k.form_inputs)
     assert "lacks a summand 'y'" in finding(verdict, "summand").text
-    assert finding(verdict, "ignored input").text == "Side b does not use 'y'."
+    assert finding(verdict, "ignored input").text == "Side b does not use 'y' at n=70."
     verdict = check(k.form("x"), k.form("x+y"), k.form_inputs)
     assert "has 'y' added once more" in finding(verdict, "summand").text
-    assert finding(verdict, "ignored input").text == "Side a does not use 'y'."
+    assert finding(verdict, "ignored input").text == "Side a does not use 'y' at n=70."
 
 
 def test_a_factor_and_a_constant_are_named():
@@ -183,7 +183,7 @@ def test_a_scalar_that_one_side_ignores():
         k.scaled[(4,)](x, out, n, 0.3, BLOCK=32)
 
     verdict = check(k.by_32, fixed, lambda rng, n=70: {**k.scaling_inputs(rng, n), "s": 0.7})
-    assert finding(verdict, "ignored input").text == "Side b does not use 's'."
+    assert finding(verdict, "ignored input").text == "Side b does not use 's' at n=70."
 
 
 def test_an_extra_rounding():

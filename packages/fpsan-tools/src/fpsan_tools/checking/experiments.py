@@ -269,7 +269,7 @@ def _one_input(
         moved = [_moved(base, renewed, side) for side in ("a", "b")]
         if moved[0] != moved[1]:
             ignoring = "b" if moved[0] else "a"
-            text = f"Side {ignoring} does not use {name!r}."
+            text = f"Side {ignoring} does not use {name!r}{_at(sizes)}."
             yield Finding(
                 "ignored input", text, False, f"new values in {name!r} change the outputs of the other side only"
             )
@@ -315,10 +315,15 @@ def _scalar(
         return
     moved = [_moved(base, renewed, side) for side in ("a", "b")]
     if moved[0] != moved[1]:
-        text = f"Side {'b' if moved[0] else 'a'} does not use {name!r}."
+        text = f"Side {'b' if moved[0] else 'a'} does not use {name!r}{_at(sizes)}."
         yield Finding(
             "ignored input", text, False, f"another value of {name!r} changes the outputs of the other side only"
         )
+
+
+def _at(sizes: Mapping[str, int]) -> str:
+    """The sizes that were tried: at others, a loop may run that does not run at these."""
+    return f" at {', '.join(f'{name}={size}' for name, size in sizes.items())}" if sizes else ""
 
 
 def _moved(base: Trial, renewed: Trial, side: str) -> bool:
