@@ -290,3 +290,59 @@ def test_products_in_float64_are_judged_by_its_own_roundoff():
     wrong[7, 3] -= 1e-6 * a[7, 0] * b[0, 3]
     with pytest.raises(AssertionError, match="1 of 1,200 outputs"):
         assert_close(wrong, a, b)
+
+
+def test_roundings_of_narrower_results_and_of_factors_are_allowed():
+    assert_close(np.float32([[np.float64(1.1) * 1.3]]), np.float64([[1.1]]), np.float64([[1.3]]))
+    rng = np.random.default_rng(4)
+    a, b = rng.uniform(1, 2, (200, 1)).astype(np.float32), rng.uniform(1, 2, (1, 200)).astype(np.float32)
+    for alpha in (0.1, 1 / 3, 1e-40):  # fp32 holds none of them.
+        assert_close(np.float32(alpha) * (a * b), a, b, alpha=alpha)
+        with pytest.raises(AssertionError):
+            assert_close(np.float32(alpha) * (a * b) * np.float32(1.001), a, b, alpha=alpha)
+
+
+def test_no_infinity_of_an_operand_is_read_for_an_alpha_of_zero():
+    a, b = np.float32([[np.inf, 1]]), np.float32([[1], [1]])
+    assert_close(np.float32([[0]]), a, b, alpha=0.0)
+    assert_close(np.float32([[3]]), a, b, alpha=0.0, bias=np.float32([3]))
+    message(np.float32([[1]]), a, b, alpha=0.0)
+
+
+def test_a_narrow_result_may_overflow_to_the_infinity_that_its_error_reaches():
+    """The sum of 1 and -1 in an order may be wrong by u; times 2e35, that is an infinity of any sign in fp16."""
+    a, b = np.float32([[1 + 2.0**-12, -1]]), np.float32([[1 + 2.0**-12], [1 + 2.0**-11]])
+    for sign in (1, -1):
+        assert_close(np.float16([[sign * np.inf]]), a, b, alpha=sign * 2e35)
+        assert_close(np.float16([[-sign * np.inf]]), a, b, alpha=sign * 2e35)
+
+
+@pytest.mark.parametrize("precision", ["ieee", "tf32", "auto"])
+def test_of_products_that_overflow_only_what_some_order_gives_is_right(precision):
+    a = np.full((2, 8), 1e20, np.float32)
+    b = a.T.copy()
+
+    def judged(value):
+        return closeness(np.full((2, 2), value, np.float32), a, b, precision=precision).passed
+
+    assert judged(np.inf)
+    assert not any(judged(value) for value in (0.0, 3.4e38, -np.inf))
+    # One sign makes no NaN, unless products are of parts, whose signs differ.
+    assert judged(np.nan) == (precision == "auto")
+    b[:3] *= -1  # The sum overflows to inf, -1e40·3 alone to -inf: an order may meet both.
+    assert judged(np.inf)
+    assert judged(-np.inf)
+    assert judged(np.nan)
+    assert not judged(0.0)
+
+
+def test_sums_that_overflow_on_the_way_are_infinite_or_right():
+    a, b = np.full((1, 4), 3e19, np.float32), np.float32([[1e19], [1e19], [-1e19], [-1e19]])
+    for value in (0, 1e30, np.inf, -np.inf, np.nan):  # 1e30 is what rounding may leave of 3e38 - 3e38.
+        assert_close(np.float32([[value]]), a, b)
+    message(np.float32([[1e38]]), a, b)
+    b = np.float32([[1e19], [1e19], [-1e18], [-1e18]])  # 6e38 - 6e37: no order comes near -inf.
+    assert_close(np.float32([[np.inf]]), a, b)
+    message(np.float32([[-np.inf]]), a, b)
+    message(np.float32([[np.nan]]), a, b)
+    message(np.float32([[3e38]]), a, b)

@@ -29,7 +29,7 @@ from tritongemm.auditing.symptoms import EPILOGUE, PRECISION, Symptom, Wrong, sy
 from tritongemm.elements import ELEMENTS, Element, element_of, is_typed, values_of
 from tritongemm.errors import UsageError
 from tritongemm.orders import SummationOrder
-from tritongemm.promises import in_type, probable_chain, underflow
+from tritongemm.promises import SPLITS, in_type, probable_chain, underflow
 from tritongemm.reference import Block, reference_blocks
 from tritongemm.tables import figure
 
@@ -58,6 +58,8 @@ class Limits:
         unit: The unit roundoff u of the sums.
         subnormal: In units of max|row of A| + max|column of B|: what subnormal operands can add on a matrix unit.
         scaled: In units of max|row of A|·max|column of B|: of modes that scale rows and columns.
+        largest: Parts of operands beyond this magnitude are infinite, and so may be what they are added to.
+        opposite: What parts of products may add up to whose sign is not the products', in units of sum|p|.
     """
 
     certain: float
@@ -67,6 +69,8 @@ class Limits:
     unit: float = _FP32.unit_roundoff
     subnormal: float = 0.0
     scaled: float = 0.0
+    largest: float = math.inf
+    opposite: float = 0.0
 
 
 def limits(precision: str, K: int, operands: str = "fp32") -> Limits:
@@ -98,11 +102,14 @@ def limits(precision: str, K: int, operands: str = "fp32") -> Limits:
         return Limits(certain, min(certain, probable), lost, text, u)
     from tritongemm import modes
 
-    promise = modes.get(precision).promise(K, operands)
+    mode = modes.get(precision)
+    promise = mode.promise(K, operands)
     certain = promise.relative_bound
+    # Arithmetic that does not say what it does to operands cuts them into parts no coarser than bf16.
+    split = getattr(mode.arithmetic[operands], "split", SPLITS["bf16x6"])
     return Limits(
         certain, min(certain, promise.probabilistic), promise.absolute, promise.order, sums.unit_roundoff,
-        promise.subnormal, promise.scaled,
+        promise.subnormal, promise.scaled, promise.largest, split.spread - 1,
     )  # fmt: skip
 
 
@@ -175,8 +182,9 @@ class Closeness:
         if math.isfinite(w["error"]):
             kappa = w["magnitude"] / abs(w["golden"]) if w["golden"] else math.inf
             scaled = w["error"] / (unit * w["magnitude"]) if w["magnitude"] else math.inf
+            share = w["error"] / w["allowed"] if w["allowed"] else math.inf
             lines.append(
-                f"  Its error {w['error']:.3g} is {figure(w['error'] / w['allowed'])} times what is allowed "
+                f"  Its error {w['error']:.3g} is {figure(share)} times what is allowed "
                 f"({w['allowed']:.3g}); sum|p| = {w['magnitude']:.4g}, kappa = {figure(kappa)}, error / (u·sum|p|) = "
                 f"{figure(scaled)}."
             )
@@ -307,7 +315,7 @@ def closeness(
     result = Closeness(name, precision, (M, N, K), allowed, out)
     search = _Search(result, actual, a, b, alpha, operands)
     for block in reference_blocks(a, b):
-        search.look_at(_with_epilogue(block, alpha, beta, c, bias))
+        search.look_at(_with_epilogue(block, alpha, beta, c, bias, search.sums, allowed))
     search.finish()
     return result
 
@@ -336,31 +344,77 @@ def _batched(actual: Any, a: Any, b: Any, shapes: tuple[Any, ...], **how: Any) -
 
 @dataclass(frozen=True)
 class _Expected:
-    """A block of golden results after the epilogue."""
+    """A block of golden results after the epilogue.
+
+    Attributes:
+        rows: Its rows.
+        columns: Its columns.
+        golden: What belongs there.
+        magnitude: Sum of the absolute values of all that is added up.
+        extra: What the epilogue's own roundings may add to the error.
+        above: Where a partial sum may overflow to +inf.
+        below: Where one may overflow to -inf.
+        parts: Where the parts of one product may overflow to both.
+    """
 
     rows: slice
     columns: slice
     golden: Array
     magnitude: Array
     extra: Array | float
+    above: Array
+    below: Array
+    parts: Array
 
 
-def _with_epilogue(block: Block, alpha: float, beta: float, c: Any, bias: Any) -> _Expected:
-    """alpha, beta, c and bias applied in float64; each may cost one more fp32 rounding of what it touches."""
-    golden, magnitude = alpha * block.golden, abs(alpha) * block.magnitude
-    extra: Array | float = 0.0
-    u = _FP32.unit_roundoff
-    if alpha != 1:
-        extra = extra + u * magnitude
-    for factor, added in ((beta, c if beta else None), (1.0, bias)):
-        if added is None:
-            continue
-        part = added[block.at] if added.ndim == 2 else added[block.columns]
-        term = factor * _values(part)
-        golden = golden + term
-        magnitude = magnitude + np.abs(term)
-        extra = extra + 2 * u * magnitude
-    return _Expected(block.rows, block.columns, golden, magnitude, extra)
+def _with_epilogue(
+    block: Block, alpha: float, beta: float, c: Any, bias: Any, sums: FloatFormat, limits: Limits
+) -> _Expected:
+    """alpha, beta, c and bias applied in float64; each may cost one more rounding of what it touches, and its own."""
+    with np.errstate(all="ignore"):
+        above, below = _overflows(block.golden, block.magnitude, sums, limits)
+        parts = ~(limits.opposite * block.magnitude <= sums.max) & np.isfinite(block.golden) & (alpha != 0)
+        if alpha < 0:
+            above, below = below, above
+        if alpha == 0:  # Nothing of a and b is read, infinities neither.
+            golden = magnitude = np.zeros_like(block.golden)
+            above = below = np.zeros(golden.shape, bool)
+        else:
+            golden, magnitude = alpha * block.golden, abs(alpha) * block.magnitude
+        extra: Array | float = 0.0
+        u, tiny = _FP32.unit_roundoff, sums.min_subnormal
+        if alpha not in (0, 1):
+            extra = extra + u * magnitude + _lost(alpha, sums) * block.magnitude + tiny
+        for factor, added in ((beta, c if beta else None), (1.0, bias)):
+            if added is None:
+                continue
+            values = _values(added[block.at] if added.ndim == 2 else added[block.columns])
+            term = factor * values
+            golden = golden + term
+            magnitude = magnitude + np.abs(term)
+            extra = extra + 2 * u * magnitude + _lost(factor, sums) * np.abs(values) + tiny
+        if golden is not block.golden:
+            over = _overflows(golden, magnitude, sums, limits)
+            above, below = above | over[0], below | over[1]
+    return _Expected(block.rows, block.columns, golden, magnitude, extra, above, below, parts)
+
+
+def _lost(factor: float, sums: FloatFormat) -> float:
+    """What a factor loses when it is rounded to the type of sums; nothing if it is beyond its range."""
+    if sums.bits == 64 or not abs(factor) <= sums.max:
+        return 0.0
+    return abs(factor - float(np.float32(factor)))
+
+
+def _overflows(golden: Array, magnitude: Array, sums: FloatFormat, limits: Limits) -> tuple[Array, Array]:
+    """Where partial sums in some order may overflow to +inf, and where to -inf.
+
+    The largest partial sum is that of all positive terms, (sum|p| + sum p)/2, and the least that of all negative ones.
+    """
+    most = sums.max / (1 + limits.certain) / (1 + 2 * limits.opposite)
+    # Halves are added: in fp64, sums may be larger than the largest number.
+    positive, negative = magnitude / 2 + golden / 2, magnitude / 2 - golden / 2
+    return ~(positive <= most) & np.isfinite(golden), ~(negative <= most) & np.isfinite(golden)
 
 
 class _Search:
@@ -374,7 +428,7 @@ class _Search:
         M, N, _ = result.shape
         self.mask = np.zeros((M, N), bool)
         self.golden = np.empty((M, N)) if M * N <= _KEPT else None
-        needed = bool(result.limits.subnormal or result.limits.scaled)
+        needed = bool(result.limits.subnormal or result.limits.scaled or math.isfinite(result.limits.largest))
         self.rows: Array = _largest(a, 1) if needed else np.zeros(M)
         self.columns: Array = _largest(b, 0) if needed else np.zeros(N)
         self.found: list[tuple[Array, ...]] = []
@@ -396,9 +450,7 @@ class _Search:
                 for limit in (r.limits.certain, r.limits.probable)
             )
             same = (got == golden) | (np.isnan(got) & np.isnan(golden))
-            # Of a finite product the result may overflow, to an infinity of its sign, and partial sums to anything.
-            same |= (np.abs(golden) + certain > self.out.max) & np.isinf(got) & (got * golden > 0) & np.isfinite(golden)
-            same |= (magnitude * (1 + r.limits.certain) > self.sums.max) & np.isfinite(golden)
+            same |= np.isfinite(golden) & self._overflowed(got, golden, certain, block)
             surely = ~same & (~(error <= certain) | ~np.isfinite(golden))
             maybe = ~same & ~surely & (error > probable)
             fine = np.isfinite(error) & (magnitude > 0)
@@ -420,6 +472,14 @@ class _Search:
                     )
                 )
 
+    def _overflowed(self, got: Array, golden: Array, certain: Array, block: _Expected) -> Array:
+        """Where a finite product may come out as what is there: an infinity, or the NaN of two infinities' sum."""
+        above = block.above | (golden + certain > self.out.max)
+        below = block.below | (golden - certain < -self.out.max)
+        largest = np.maximum(self.rows[block.rows, None], self.columns[None, block.columns])
+        both = (block.above & block.below) | block.parts | (largest >= self.result.limits.largest)
+        return np.asarray(np.isnan(got) & both | (got == np.inf) & above | (got == -np.inf) & below)
+
     def _of_rows(self, at: tuple[slice, slice]) -> Array:
         high, wide = self.rows[at[0], None], self.columns[None, at[1]]
         limits = self.result.limits
@@ -430,7 +490,7 @@ class _Search:
         bound = relative * magnitude + abs(self.alpha) * r.limits.absolute + extra
         # The reference errs too, if less.
         bound = bound + float(numfmt.gamma(max(1, r.shape[2]), _FP64.unit_roundoff)) * magnitude
-        if r.out.name not in ("fp64", "fp32"):
+        if self.out.bits < self.sums.bits:
             bound = in_type(bound, golden, self.out)
         return np.asarray(bound)
 
@@ -458,10 +518,12 @@ class _Search:
         }  # fmt: skip
         worst = np.argsort(-share, kind="stable")[:_EXPLAINED]
         x, y = self._operands(rows[worst], columns[worst])
+        with np.errstate(invalid="ignore"):
+            x = self.alpha * x
         r.looks_like = symptom(
             Wrong(
                 (rows[worst], columns[worst]), got[worst], golden[worst], allowed[worst],
-                self.alpha * x, y, self.golden, self.out,
+                x, y, self.golden, self.out,
             )
         )  # fmt: skip
 
