@@ -346,6 +346,30 @@ def test_errors_that_have_a_direction_grow_like_the_length():
         assert "they have a direction" in " ".join(result.verdict.limitations)
 
 
+def test_what_is_refused_at_larger_sizes_only_is_a_fail():
+    result = audit(
+        lambda x: x.sum(axis=1) * np.float32(1 if x.shape[1] < 200 else 1.001),
+        lambda x: x.sum(axis=1),
+        lambda rng, n=64: {"x": rng.random((8, n)).astype(np.float32)}, reduced="n",
+    )  # fmt: skip
+    assert result.status == "FAIL"
+    assert "wrong at n = 256; n = 512, and right at n = 64" in told(result)
+
+
+@pytest.mark.parametrize(("ratio", "status"), [(1.9, "PASS"), (2.8, "PASS WITH LIMITATIONS")])
+def test_an_error_over_twice_the_references_at_the_largest_size_is_named(ratio, status):
+    lengths = (100, 200, 400, 800)
+    own = tuple(1e-4 * n**0.5 for n in lengths)
+    growth = Growth("n", "y", lengths, own, tuple(e / ratio for e in own), ratio)
+    side = softmax_audit("none").sides[0]
+    verdict = judge_kernel(
+        SimpleNamespace(tiles={}, sizes={}), KernelAlgebra(SAME, "the reference"), [side], [growth], 1, 1
+    )
+    assert verdict.status == status
+    named = "at n = 800 it errs 2.8 times as much as the reference" in " ".join(verdict.limitations)
+    assert named == (ratio > 2)
+
+
 def test_the_figures_of_an_output_follow_their_definitions():
     rng = np.random.default_rng(3)
     golden = rng.standard_normal((6, 7))

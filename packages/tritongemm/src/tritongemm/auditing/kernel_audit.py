@@ -101,6 +101,8 @@ class Growth:
         lengths: Values of the size.
         own: rms error over rms result, of the kernel.
         library: ... of the reference.
+        ratio: The kernel's error at the largest length over the larger of the reference's and of what moving the inputs
+            by one rounding does.
     """
 
     size: str
@@ -108,6 +110,7 @@ class Growth:
     lengths: tuple[int, ...]
     own: tuple[float, ...]
     library: tuple[float, ...]
+    ratio: float = 0.0
 
     @staticmethod
     def slope(lengths: Sequence[int], errors: Sequence[float]) -> float:
@@ -574,7 +577,9 @@ class _Run:
         if side.failed:
             return ()
         base = max(2, self.case.sizes[self.case.reduced])
-        found: dict[str, list[tuple[int, float, float]]] = {}
+        found: dict[str, list[_Row]] = {}
+        usual = {m.output: m.rms for m in side.measured if m.spec.why == GIVEN}
+        refused: list[Measured] = []
         for number, factor in enumerate(_GROWTH):
             self.show("growth of the errors", number / len(_GROWTH))
             if time.monotonic() > self.deadline:
@@ -589,7 +594,10 @@ class _Run:
                     break
                 for m in probe.measured:
                     if m.rms and m.library:
-                        found.setdefault(m.output, []).append((length, m.own.rms / m.rms, m.library.rms / m.rms))
+                        errors = (m.own.rms, m.library.rms, max(m.library.rms, m.moved_rms))
+                        found.setdefault(m.output, []).append((length, *(e / m.rms for e in errors)))
+                refused += [m for m in probe.measured if not m.accepted and not m.meaningless and m.output in usual]
+        side.measured += refused  # The others would repeat what the slope says.
         return tuple(_grown(self.case.reduced, name, rows) for name, rows in found.items())
 
     def _trial_without_formula(self, spec: Spec, probe: Side) -> None:
@@ -619,13 +627,19 @@ class _Run:
                     side.lines.append((f"{Path(line.file).name}:{line.line}", line.text, line.share, line.error))
 
 
-def _grown(size: str, output: str, rows: list[tuple[int, float, float]]) -> Growth:
-    lengths = sorted({n for n, _, _ in rows})
+# Length, and the errors of the kernel, of the reference, and what they are compared with; relative to the results.
+_Row = tuple[int, float, float, float]
+
+
+def _grown(size: str, output: str, rows: list[_Row]) -> Growth:
+    lengths = sorted({row[0] for row in rows})
 
     def mean(column: int, n: int) -> float:
         return float(np.sqrt(np.mean([row[column] ** 2 for row in rows if row[0] == n])))
 
-    return Growth(size, output, tuple(lengths), tuple(mean(1, n) for n in lengths), tuple(mean(2, n) for n in lengths))
+    own, library = (tuple(mean(column, n) for n in lengths) for column in (1, 2))
+    least = mean(3, lengths[-1])
+    return Growth(size, output, tuple(lengths), own, library, own[-1] / least if least else 0.0)
 
 
 def _sizes_text(case: Case, spec: Spec) -> str:

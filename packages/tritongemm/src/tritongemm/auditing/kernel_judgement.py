@@ -11,7 +11,7 @@ import numpy as np
 from tritongemm.auditing.cases import Case
 from tritongemm.auditing.distributions import GIVEN
 from tritongemm.auditing.kernel_algebra import DIFFERENT, GPU_ONLY, NOT_APPLICABLE, SAME, KernelAlgebra
-from tritongemm.auditing.measured import Measured
+from tritongemm.auditing.measured import ALLOWED_RATIO, Measured
 from tritongemm.auditing.numbers import payloads_of_its_own
 from tritongemm.auditing.regions import roughly
 from tritongemm.auditing.trials import OWN_INPUTS
@@ -290,10 +290,14 @@ def _judge_growth(v: Verdict, growth: Sequence[Any]) -> None:
             continue
         span = f"{g.size} = {g.lengths[0]:,} to {g.lengths[-1]:,}"
         text = f"Errors of {g.output!r} grow like {g.size}^{short(round(slope, 2))} ({span})"
+        more = f"; at {g.size} = {g.lengths[-1]:,} it errs {figure(g.ratio, 2)} times as much as the reference"
+        more = more if g.ratio > ALLOWED_RATIO else ""
         if slope > _BIASED_SLOPE and not its > slope - 0.25:
             v.limitations.append(
-                f"{text}, the reference's like {g.size}^{short(round(its, 2))}: they have a direction."
+                f"{text}, the reference's like {g.size}^{short(round(its, 2))}: they have a direction{more}."
             )
+        elif more:
+            v.limitations.append(f"{text}, the reference's like {g.size}^{short(round(its, 2))}{more}.")
         else:
             beside = f", the reference's like {g.size}^{short(round(its, 2))}" if math.isfinite(its) else ""
             v.sentences.append(f"{text}{beside}: no more than noise.")
