@@ -403,6 +403,13 @@ def test_other_distributions_bring_out_what_usual_numbers_hide():
     assert "flush subnormals" not in told(imprecise)
 
 
+def test_distributions_that_did_not_fit_into_the_time_are_not_covered():
+    result = audit("blocked", "blocked", **{**SMALL, "max_time": 1e-6}, choices_a=TILES, choices_b=TILES)
+    assert result.rounding.unswept == list(SWEEP)
+    assert f"Operands of other distributions ({', '.join(SWEEP)}) were not tried" in told(result)
+    assert audit("blocked", "blocked", **SMALL, choices_a=TILES, choices_b=TILES).rounding.unswept == []
+
+
 @pytest.fixture(autouse=True)
 def fewer_distributions(request, monkeypatch):
     """All of them are tried where they are the question."""

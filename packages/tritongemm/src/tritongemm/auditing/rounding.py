@@ -16,7 +16,7 @@ from tritongemm.assertions import closeness
 from tritongemm.auditing.clock import OutOfTime
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.devices import Array, Cpu, Device, Gpu, Launched, codes_of, values_of
-from tritongemm.auditing.explanation import Identified, identify, layout_order
+from tritongemm.auditing.explanation import Contrast, Identified, identify, layout_order
 from tritongemm.auditing.growth import Growth, measure_growth
 from tritongemm.auditing.implied_orders import AnyOrder, ModeOrder, Order
 from tritongemm.auditing.sampling import AT_RISK, RANDOM, Rectangle, Survey, most_at_risk, rectangles, survey
@@ -59,6 +59,7 @@ class RoundingEvidence:
         chain_outputs: Outputs that the serial chain was simulated for.
         growth: How the errors of both grow with K.
         swept: Errors under other distributions of the operands.
+        unswept: Names of the distributions that were not tried, for want of time.
         judged_by: By kernel letter, the report of the precision mode that it was declared to have.
         precision: By kernel letter, which precision its floats look like, if they are further off than they may be.
         overwritten: By kernel letter, the operands that it writes to, and where it was seen.
@@ -79,6 +80,7 @@ class RoundingEvidence:
     chain_outputs: int = 0
     growth: list[Growth] = field(default_factory=list)
     swept: list[Swept] = field(default_factory=list)
+    unswept: list[str] = field(default_factory=list)
     judged_by: dict[str, str] = field(default_factory=dict)
     precision: dict[str, str] = field(default_factory=dict)
     overwritten: dict[str, str] = field(default_factory=dict)
@@ -223,8 +225,8 @@ def sampled(
     _look_at_precision(contestants, setting, first, x, y, evidence)
     if not brief:
         until = started + _GROWTH_SHARE * max_time
+        _sweep(contestants, device, setting, evidence, until, show)  # It finds mistakes: before what describes.
         evidence.growth = measure_growth(contestants, device, a, b, dtypes, setting.seed, until, show)
-        _sweep(contestants, device, setting, evidence, until, show)
     per_rectangle = time.monotonic() - begun
     if at_risk:
         deadline = started + _SURVEY_SHARE * max_time
@@ -232,7 +234,7 @@ def sampled(
         targets = most_at_risk(a, b, evidence.survey.nearest, setting.tolerance, 2 * _AT_RISK_OUTPUTS)
         plan = rectangles(M, N, (high, wide), random, at_risk, targets, setting.seed)
     evidence.planned = sum(r.rows.size * r.columns.size for r in plan)
-    collector = _Collector(evidence, setting, names)
+    collector, contrast = _Collector(evidence, setting, names), Contrast()
     for number, rectangle in enumerate(plan):
         if number and time.monotonic() + per_rectangle > started + _SAMPLE_SHARE * max_time:
             break
@@ -250,6 +252,7 @@ def sampled(
         golden, magnitude = reference(x, y)
         largest = [np.broadcast_to(size, golden.shape)[rectangle.wanted][None] for size in largest_of(x, y)]
         _compare_bits(evidence, results["A"].codes, results["B"].codes, dtypes[1])
+        contrast.add(x, y, results["A"].codes, results["B"].codes)
         evidence.chain_outputs += chain.size
         for c in contestants:
             same = int((results[c.letter].codes == chain).sum())
@@ -263,6 +266,7 @@ def sampled(
             sizes = (largest[0], largest[1])
             errors[key].add(values, golden[pick][None], magnitude[pick][None], expected, largest=sizes)
         per_rectangle = time.monotonic() - lap
+    evidence.identified = {k: contrast.judge(k, found, dtypes[1]) for k, found in evidence.identified.items()}
     collector.finish()
     for reports in evidence.strata.values():
         for report in reports.values():
@@ -339,7 +343,7 @@ def _sweep(
 ) -> None:
     size = (setting.a.shape[0], setting.b.shape[1], setting.a.shape[1])
     orders = {k: v.order for k, v in evidence.identified.items()}
-    evidence.swept = sweep(
+    evidence.swept, evidence.unswept = sweep(
         contestants, device, orders, setting.bound_of, size, setting.dtypes, setting.modes, setting.seed,
         deadline, show,
     )  # fmt: skip
@@ -410,7 +414,7 @@ def full(
     evidence.chain_outputs = chain.size
     evidence.chain_equal = {k: int((v.codes == chain).sum()) for k, v in picked.items()}
     evidence.chain_equal[LIBRARY] = int((library[np.ix_(side.rows, side.columns)] == chain).sum())
-    collector = _Collector(evidence, setting, names)
+    collector, contrast = _Collector(evidence, setting, names), Contrast()
     errors = collector.stratum(ALL)
     sampled_golden, sampled_magnitude = reference(x, y)
     for key, codes in {CHAIN: chain, **_by_modes(evidence, setting, x, y)}.items():
@@ -430,9 +434,11 @@ def full(
             list(pool.map(add, made))
         first, second = (np.ascontiguousarray(results[k].codes[block.at]) for k in ("A", "B"))
         _compare_bits(evidence, first, second, dtypes[1])
+        contrast.add(a[block.rows], b[:, block.columns], first, second)
     evidence.planned = evidence.evaluated
     evidence.growth = measure_growth(contestants, device, a, b, dtypes, setting.seed, math.inf, show)
     _sweep(contestants, device, setting, evidence, math.inf, show)
+    evidence.identified = {k: contrast.judge(k, found, dtypes[1]) for k, found in evidence.identified.items()}
     collector.finish()
     evidence.seconds = time.monotonic() - begun
     return evidence

@@ -93,7 +93,7 @@ def sweep(
     seed: int,
     deadline: float,
     show: Callable[[str, float], None],
-) -> list[Swept]:
+) -> tuple[list[Swept], list[str]]:
     """Measures both kernels under every distribution that the operands' type can hold.
 
     Args:
@@ -107,13 +107,18 @@ def sweep(
         seed: Of the operands.
         deadline: Time (`time.monotonic`) after which nothing further starts.
         show: Called with what is being done and the share that is done.
+
+    Returns:
+        What was found, and the names of the distributions that were left out, for want of time or because a kernel
+        failed; those that the type cannot hold are in neither.
     """
     M, N, K = min(size[0], _SIDE), min(size[1], _SIDE), min(size[2], _MOST_INNER)
     kinds = (DTYPES[dtypes[0]], DTYPES[dtypes[1]])
     found: list[Swept] = []
+    names = list(SWEEP)
     for number, (name, distribution) in enumerate(SWEEP.items()):
         if time.monotonic() > deadline:
-            break
+            return found, names[number:]
         show(f"distributions of the operands: {name}", number / len(SWEEP))
         with np.errstate(all="ignore"):
             a, b = _operands(distribution, M, N, K, np.random.default_rng([seed, 4, number]))
@@ -126,7 +131,7 @@ def sweep(
         try:
             made = {c.letter: device.run(c, a, b, dtypes).codes for c in contestants}
         except KernelFailed:
-            return found
+            return found, names[number:]
         chain: Order = SummationOrder.chain()
         made["chain"] = codes_of(chain.simulate(a, b), dtypes[1])
         held: dict[str, BoundedOrder] = {c.letter: orders.get(c.letter) or bounds(c.letter) for c in contestants}
@@ -140,7 +145,7 @@ def sweep(
             errors.add(values_of(codes, dtypes[1]), golden, magnitude, largest=largest_of(a, b))
             reports[key] = errors.report()
         found.append(Swept(name, distribution.text, (M, N, K), reports))
-    return found
+    return found, []
 
 
 def _operands(d: Distribution, M: int, N: int, K: int, rng: np.random.Generator) -> tuple[Array, Array]:

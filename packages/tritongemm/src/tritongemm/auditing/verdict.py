@@ -255,6 +255,16 @@ def _judge_rounding(
                 f"{c.letter} ({c.name}): none of {found.tried} summation orders gives its bits (the closest {share}), "
                 f"so the bound it is held to is that of {bound}."
             )
+        elif found.refuted:
+            v.limitations.append(
+                f"{c.letter} ({c.name}): its order of summation is not known: {found.order.describe()}, simulated, gives "
+                f"its bits in all {found.outputs:,} outputs of a sample, but not in {found.refuted} of "
+                f"{found.contrasted} where A and B differ. The bound it is held to is that order's."
+            )
+    if e.unswept:
+        v.limitations.append(
+            f"Operands of other distributions ({', '.join(e.unswept)}) were not tried, for want of time (--max-time)."
+        )
     if e.evaluated < e.planned:
         v.limitations.append(
             f"Only {e.evaluated:,} of {e.planned:,} sampled outputs fitted into the time (--max-time)."
@@ -384,7 +394,7 @@ def _compare(v: Verdict, contestants: tuple[Contestant, Contestant], e: Rounding
         v.sentences.append(f"Rounding: all {e.evaluated:,} floats are equal bit for bit.")
         order = e.identified["A"].order or e.identified["B"].order
         if order is not None:
-            v.sentences.append(f"Both add as {order.describe()}.")
+            v.sentences.append(f"Both add as {order.describe()}{_hidden(a.dtype)}.")
         return
     narrow = a.dtype != "fp32"
     by = {"A": a.rms_out if narrow else a.rms_scaled, "B": b.rms_out if narrow else b.rms_scaled}
@@ -406,12 +416,17 @@ def _compare(v: Verdict, contestants: tuple[Contestant, Contestant], e: Rounding
     )
     for c in contestants:
         found = e.identified[c.letter]
-        if found.order is not None:
-            hides = f", though the rounding to {a.dtype} hides most of it" if narrow else ""
+        if found.order is not None and not found.refuted:
+            differing = f", {found.contrasted} where A and B differ among them" if found.contrasted else ""
             v.sentences.append(
                 f"{c.letter} adds as {found.order.describe()}: that order, simulated, gives its bits in all "
-                f"{found.outputs:,} outputs tried{hides}."
+                f"{found.outputs + found.contrasted:,} outputs tried{differing}{_hidden(a.dtype)}."
             )
+
+
+def _hidden(dtype: str) -> str:
+    """What results of a narrow type do not tell of the order they were summed in."""
+    return "" if dtype == "fp32" else f"; other orders may as well, for the rounding to {dtype} hides most of it"
 
 
 def _growth(v: Verdict, contestants: tuple[Contestant, Contestant], e: RoundingEvidence) -> None:
