@@ -12,6 +12,7 @@ from tritongemm.auditing import sampling
 from tritongemm.auditing.algebra import AlgebraEvidence
 from tritongemm.auditing.contestants import Choices, contestant, find
 from tritongemm.auditing.devices import LAYOUTS, UNTOUCHED, Cpu, Gpu, codes_of, values_of
+from tritongemm.auditing.explanation import Contrast, Identified
 from tritongemm.auditing.regions import region
 from tritongemm.auditing.rounding import Setting, full
 from tritongemm.auditing.sampling import AT_RISK, draw, most_at_risk, rectangles, survey
@@ -73,6 +74,32 @@ def test_the_two_kernels_of_this_package_pass_and_are_told_apart(result_at_the_f
     assert rounding.chain_equal["A"] < 4096
     assert rounding.identified["B"].order == SummationOrder.chain(pad=32)
     assert rounding.identified["A"].order == SummationOrder.lanes_then_tree(256)
+
+
+def test_an_order_is_tried_where_the_kernels_differ():
+    a, b = draw(64, 64, 500, 0)
+    orders = SummationOrder.chain(), SummationOrder.lanes_then_tree(32)
+    first, second = (codes_of(order.simulate(a, b), "fp16") for order in orders)
+    contrast = Contrast()
+    contrast.add(a, b, first, first)
+    found = Identified(orders[0], 64, orders[0], 64, 1)
+    assert contrast.judge("B", found, "fp16") == found
+    contrast.add(a, b, first, second)
+    tried = contrast.judge("A", found, "fp16")
+    assert (tried.contrasted, tried.refuted) == (min(32, int((first != second).sum())), 0)
+    assert contrast.judge("B", found, "fp16").refuted == tried.contrasted > 1
+
+
+def test_an_order_that_narrow_results_hide_is_not_claimed(monkeypatch):
+    """Few results of 11 bits depend on the order at all, so a small sample has the bits of a wrong one, too."""
+    chain = SummationOrder.chain()
+    monkeypatch.setattr("tritongemm.auditing.rounding.identify", lambda *given: Identified(chain, 64, chain, 64, 1))
+    result = audit("strided_lanes", "blocked", **{**QUICK, "K": 500}, out_dtype="fp16")
+    said = " ".join([*result.verdict.sentences, *result.verdict.limitations])
+    assert "A adds as" not in said
+    assert "its order of summation is not known: one serial chain" in said
+    assert "B adds as one serial chain" in said
+    assert "other orders may as well, for the rounding to fp16 hides most of it" in said
 
 
 def test_a_cpu_sample_shows_what_an_h200_showed_of_all_outputs(result_at_the_full_depth):

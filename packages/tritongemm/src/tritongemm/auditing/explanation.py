@@ -11,8 +11,10 @@ import math
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.devices import Array, codes_of
@@ -22,6 +24,8 @@ from tritongemm.orders import SummationOrder
 
 # Outputs that candidates are tried on first: enough to tell them apart, few enough to try them all.
 _FIRST_LOOK = 8
+# Outputs where the kernels differ that an order is tried on: a product of this many rows and columns has them.
+_CONTRASTED = 32
 # 16-byte loads of fp32.
 _VECTOR = 4
 # Constants that say into how many parts K is cut.
@@ -38,6 +42,8 @@ class Identified:
         closest: The candidate that agreed most.
         agreed: Outputs on which it agreed.
         tried: Number of candidates.
+        contrasted: Further outputs tried, where the two kernels differ.
+        refuted: Those that the order does not give.
     """
 
     order: Order | None
@@ -45,6 +51,51 @@ class Identified:
     closest: Order
     agreed: int
     tried: int
+    contrasted: int = 0
+    refuted: int = 0
+
+
+class Contrast:
+    """Outputs where two kernels differ: they tell apart orders that a sample does not, above all after a rounding to a
+    narrow type, where a few outputs in a hundred depend on the order at all."""
+
+    def __init__(self) -> None:
+        self._rows: list[Array] = []
+        self._columns: list[Array] = []
+        self._codes: dict[str, list[Any]] = {"A": [], "B": []}
+
+    def add(self, a: Array, b: Array, first: Array, second: Array) -> None:
+        """Keeps some of the outputs that differ.
+
+        Args:
+            a: (M, K) float32 operand.
+            b: (K, N) float32 operand.
+            first: Kernel A's (M, N) results as bit patterns.
+            second: Kernel B's.
+        """
+        left = _CONTRASTED - len(self._rows)
+        if left <= 0:
+            return
+        for place in np.flatnonzero(first != second)[:left]:
+            i, j = divmod(int(place), first.shape[1])
+            self._rows.append(a[i])
+            self._columns.append(b[:, j])
+            for letter, codes in (("A", first), ("B", second)):
+                self._codes[letter].append(codes[i, j])
+
+    def judge(self, letter: str, found: Identified, out: str) -> Identified:
+        """What was found of a kernel, tried on these outputs too.
+
+        Args:
+            letter: The kernel's.
+            found: What was found on others.
+            out: Type of the results.
+        """
+        if found.order is None or not self._rows:
+            return found
+        made = codes_of(found.order.simulate(np.stack(self._rows), np.stack(self._columns, axis=1)), out)
+        wrong = int((np.diagonal(made) != np.asarray(self._codes[letter], made.dtype)).sum())
+        return replace(found, contrasted=len(self._rows), refuted=wrong)
 
 
 def candidates(c: Contestant, operands: str = "fp32") -> list[Order]:
@@ -160,4 +211,6 @@ def as_dict(found: Identified) -> dict[str, Any]:
         "closest": found.closest.as_dict(),
         "agreed": found.agreed,
         "candidates": found.tried,
+        "contrasted": found.contrasted,
+        "refuted": found.refuted,
     }

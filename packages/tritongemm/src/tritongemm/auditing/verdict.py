@@ -100,6 +100,13 @@ def judge(
                 v.sentences.append(f"Other distributions of the operands bring out nothing: {names}.")
             _growth(v, contestants, rounding)
             _tolerances(v, rounding)
+    if algebra.largest_grid is not None and algebra.status != "different" and (rounding is None or rounding.sample):
+        rows, columns = algebra.largest_grid
+        v.limitations.append(
+            f"The grid of the whole product was not evaluated, only grids of samples, of up to {rows:,} rows and "
+            f"{columns:,} columns: a mistake of single programs further on is not seen. A GPU (--device gpu), smaller "
+            "--m, --n and --k or more time (--max-time) evaluate all."
+        )
     for c in contestants:
         if c.limitations:
             v.limitations.append(f"{c.letter} ({c.name}): {'; '.join(c.limitations)}.")
@@ -257,8 +264,8 @@ def _judge_rounding(
             )
         elif found.refuted:
             v.limitations.append(
-                f"{c.letter} ({c.name}): its order of summation is not known: {found.order.describe()}, simulated, gives "
-                f"its bits in all {found.outputs:,} outputs of a sample, but not in {found.refuted} of "
+                f"{c.letter} ({c.name}): its order of summation is not known: {found.order.describe()}, simulated, "
+                f"gives its bits in all {found.outputs:,} outputs of a sample, but not in {found.refuted} of "
                 f"{found.contrasted} where A and B differ. The bound it is held to is that order's."
             )
     if e.unswept:
