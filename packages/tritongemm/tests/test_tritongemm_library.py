@@ -682,3 +682,11 @@ def test_the_code_of_the_readme_that_needs_torch_runs():
     assert blocks
     for block in blocks:
         exec(compile(block, str(page), "exec"), {"tritongemm": tritongemm})
+
+
+def test_a_prepared_operand_breaks_the_graph_of_a_compiled_program():
+    a, prepared = torch.randn(4, 8), tritongemm.prepare(torch.randn(8, 5))
+    want = a @ prepared
+    assert torch.equal(torch.compile(lambda a: tritongemm.mm(a, prepared), backend="eager")(a), want)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="prepared operands are not compiled; give b itself"):
+        torch.compile(lambda a: tritongemm.mm(a, prepared), backend="eager", fullgraph=True)(a)

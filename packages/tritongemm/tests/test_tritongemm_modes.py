@@ -417,3 +417,34 @@ def test_subnormal_results_of_fp64_lose_whole_numbers(K):
     promise = modes.get("ieee").promise(K, "fp64")
     assert abs(got - true) <= Fraction(promise.relative_bound) * true + Fraction(promise.absolute)
     assert promise.absolute >= (K + 1) // 2 * smallest
+
+
+@pytest.mark.parametrize("K", ["2", -1, 2.5, None, True], ids=repr)
+def test_only_a_number_of_products_has_a_promise(K):
+    for ask in (modes.MODES["tf32"].promise, modes.MODES["tf32"].describe):
+        with pytest.raises(UsageError, match=r"K: a number of products, a whole number from 0 on, given"):
+            ask(K, "fp32")
+
+
+def test_promises_of_sums_that_are_too_long_for_a_bound_are_infinite():
+    assert modes.MODES["fast"].promise(6_000_000, "fp8e4m3fn").relative_bound == math.inf
+    for mode in modes.MODES.values():
+        assert mode.promise(np.int64(10**10), mode.operands[0]).relative_bound > 0
+
+
+def test_promises_take_the_types_of_the_libraries():
+    named = modes.MODES["tf32"].promise(3, "fp32")
+    assert modes.MODES["tf32"].promise(3, np.float32) == modes.MODES["tf32"].promise(3, np.dtype("f4")) == named
+    for wrong in (None, 3, [1], object):
+        with pytest.raises(UsageError, match="a_dtype: "):
+            modes.MODES["tf32"].promise(3, wrong)
+
+
+@pytest.mark.torch
+def test_promises_and_predictions_take_what_torch_has():
+    torch = pytest.importorskip("torch")
+    assert modes.MODES["tf32"].promise(3, torch.float32) == modes.MODES["tf32"].promise(3, "fp32")
+    from tritongemm import predict
+
+    a, w = torch.randn(4, 8), torch.randn(8, 5)
+    assert torch.equal(predict(torch._neg_view(a), w), -predict(a, w))

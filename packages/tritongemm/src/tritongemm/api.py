@@ -638,6 +638,10 @@ def _called(
 ) -> Any:
     """A product of matrices or batches, for the function that was called: the ways it can take."""
     if eager.compiling():
+        if is_prepared(b):
+            from tritongemm import library
+
+            return library.prepared(call, a, b, c, bias, out, settings)
         return _traced(a, b, c, bias, out, settings)
     result = eager.quick(a, b, c, bias, out, settings)
     if result is not None:

@@ -144,7 +144,7 @@ def values_of(x: Any, element: Element) -> Array:
     """
     wide = np.float64 if element.name == "fp64" else np.float32
     if is_torch(x):
-        x = x.detach().cpu()
+        x = x.detach().cpu().resolve_neg()
         return np.asarray((x.double() if element.name == "fp64" else x.float()).numpy())
     if is_typed(x):
         if element.name in ("fp64", "fp32", "fp16"):

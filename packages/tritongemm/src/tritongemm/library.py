@@ -145,6 +145,14 @@ def scaled_product(
     return torch.ops.tritongemm.scaled_product(a, b, scale_a, scale_b, c, bias, *more)
 
 
+@torch.compiler.disable(reason="tritongemm: prepared operands are not compiled; give b itself")  # type: ignore[untyped-decorator]
+def prepared(*arguments: Any) -> Any:
+    """A product with a prepared operand, which is no tensor: torch.compile breaks its graph for it."""
+    from tritongemm import api
+
+    return api._prepared(*arguments)
+
+
 _RECIPE = (
     "What gradients of 8-bit operands are rounded to is a choice of the training recipe: write a "
     "torch.autograd.Function with its products, or call this under torch.no_grad()."

@@ -249,26 +249,32 @@ class Mode:
         with np.errstate(all="ignore"):
             return canonical(arithmetic.predict(wide[0], wide[1], own))
 
-    def promise(self, K: int, a_dtype: str, b_dtype: str | None = None) -> Promise:
+    def promise(self, K: int, a_dtype: Any, b_dtype: Any = None) -> Promise:
         """Bounds of the accumulator's error for sums of K products.
 
         Args:
             K: Number of products.
-            a_dtype: Type of A's elements.
+            a_dtype: Type of A's elements: a name, or a dtype of torch or NumPy.
             b_dtype: Type of B's; A's if not given.
+
+        Raises:
+            UsageError: K is no number of products, there is no such type, or the mode does not take it.
         """
-        first = element_named(a_dtype, "a_dtype").name
-        second = first if b_dtype is None else element_named(b_dtype, "b_dtype").name
+        K, first = _count(K), _element(a_dtype, "a_dtype").name
+        second = first if b_dtype is None else _element(b_dtype, "b_dtype").name
         return self.of((first, second)).promise(K, (first, second))
 
-    def describe(self, K: int, a_dtype: str) -> str:
+    def describe(self, K: int, a_dtype: Any) -> str:
         """What the mode does and promises for sums of K products, in a few lines.
 
         Args:
             K: Number of products.
             a_dtype: Type of the operands.
+
+        Raises:
+            UsageError: As `promise`.
         """
-        name = element_named(a_dtype, "a_dtype").name
+        K, name = _count(K), _element(a_dtype, "a_dtype").name
         arithmetic = self.of((name, name))
         promise = arithmetic.promise(K, (name, name))
         u = ELEMENTS[ELEMENTS[name].accumulator].format.unit_roundoff
@@ -281,6 +287,20 @@ class Mode:
         if schedule is not None:
             lines.append(f"numfmt.matrix_units: schedule {schedule.call()} on {HOPPER}.")
         return "\n".join(lines)
+
+
+def _count(K: Any) -> int:
+    """K as a Python int."""
+    if isinstance(K, bool) or not isinstance(K, int | np.integer) or K < 0:
+        raise UsageError(f"K: a number of products, a whole number from 0 on, given {K!r}.")
+    return int(K)
+
+
+def _element(dtype: Any, argument: str) -> Element:
+    """The type of a name or of a library's dtype."""
+    if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
+        dtype = np.dtype(dtype).name
+    return element_named(dtype if isinstance(dtype, str) else str(dtype), argument)
 
 
 def _wide(x: Any, element: Element) -> Array:

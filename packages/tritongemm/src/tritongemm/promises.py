@@ -103,7 +103,15 @@ class Error:
     @property
     def probable(self) -> float:
         """The probabilistic bound."""
-        return min(self.bound, math.expm1(self.biased + LAMBDA * math.sqrt(self.variance)))
+        return min(self.bound, _expm1(self.biased + LAMBDA * math.sqrt(self.variance)))
+
+
+def _expm1(x: float) -> float:
+    """exp(x) - 1; a bound beyond the range of float64 is no bound."""
+    return math.expm1(x) if x < _EXP_MOST else math.inf
+
+
+_EXP_MOST = 700.0
 
 
 def rounded(error: Error, steps: int, unit_roundoff: float) -> Error:
@@ -127,7 +135,7 @@ def on_unit(
         spread: How much larger than sum|p| the products together are.
     """
     cut, last = (products + 1) * 2.0**-fraction_bits, 2.0**-mantissa_bits
-    growth = math.expm1(steps * (math.log1p(cut) + math.log1p(last))) * (1 + 2.0**-40)
+    growth = _expm1(steps * (math.log1p(cut) + math.log1p(last))) * (1 + 2.0**-40)
     return error.then(1 + spread * growth, steps * (last + 2.0**-fraction_bits), steps * products * 4.0**-fraction_bits)
 
 
@@ -259,7 +267,7 @@ def probable_chain(n: int, unit_roundoff: float, lam: float = LAMBDA) -> float:
     gamma~_n(lambda) = exp(lambda·sqrt(n)·u + n·u²/(1-u)) - 1 (Higham and Mary, theorem 3.1).
     """
     u = unit_roundoff
-    return math.expm1(lam * math.sqrt(n) * u + n * u * u / (1 - u))
+    return _expm1(lam * math.sqrt(n) * u + n * u * u / (1 - u))
 
 
 def in_type(bound: Any, golden: Array, out: numfmt.FloatFormat) -> Array:
