@@ -380,6 +380,32 @@ def test_prepared_operands_on_the_cpu():
         emulation.prepare(b.astype(np.float16))
 
 
+def test_products_with_a_prepared_operand_do_not_follow_later_changes_of_it():
+    a, b = draw("uniform", (5, 100), 1), draw("uniform", (100, 6), 2)
+    for precision in ("fp16x3", "int8x6", "bf16x6"):
+        mine = b.copy()
+        ready = emulation.prepare(mine, precision)
+        before = emulation.product(a, ready)
+        mine[:] = 0
+        np.testing.assert_array_equal(emulation.product(a, ready), before)
+
+
+@pytest.mark.torch
+def test_an_operand_that_records_gradients_is_not_prepared():
+    torch = pytest.importorskip("torch")
+    a, w = torch.randn(5, 64), torch.randn(64, 6, requires_grad=True)
+    with pytest.raises(UsageError, match=r"b: prepared operands record no gradients.*prepare b.detach\(\)"):
+        emulation.prepare(w)
+    with torch.no_grad():
+        inside = a @ emulation.prepare(w)
+    outside = a @ emulation.prepare(w.detach())
+    assert torch.equal(inside, outside)
+    assert not outside.requires_grad
+    ready, before = emulation.prepare(w.detach()), outside.clone()
+    w.detach().zero_()
+    assert torch.equal(a @ ready, before)
+
+
 def test_the_guard_can_be_told_to_stand_aside():
     import tritongemm
 

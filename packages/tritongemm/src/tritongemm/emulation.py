@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,9 +41,9 @@ import numpy as np
 
 import numfmt
 from numfmt import matrix_units
-from tritongemm.elements import element_named, element_of
+from tritongemm.elements import element_named, element_of, is_typed
 from tritongemm.errors import Unavailable, UsageError
-from tritongemm.matrices import is_cuda
+from tritongemm.matrices import is_cuda, is_torch
 from tritongemm.promises import Error, Promise, lost, on_unit, rounded
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -584,9 +585,10 @@ class Prepared:
     """A right-hand operand cut into parts once, for many products: `tritongemm.prepare(b)`.
 
     Attributes:
-        b: The (K, N) fp32 matrix; kept, because the guard may have to compute in another mode.
+        b: The (K, N) fp32 matrix, because the guard may have to compute in another mode: on the CPU a copy; on a GPU
+            what was given, so that it has to be prepared again after a change.
         precision: The mode its parts are for.
-        parts: The parts of its columns, where b is; they do not follow later changes of b.
+        parts: The parts of its columns, on a GPU; they do not follow later changes of b.
     """
 
     b: Any
@@ -619,14 +621,15 @@ def prepare(b: Any, precision: str = "fp16x3") -> Prepared:
     """Cuts weights into parts once.
 
     Args:
-        b: (K, N) fp32 matrix of any strides: CUDA or CPU tensor, or NumPy array. Not changed.
+        b: (K, N) fp32 matrix of any strides: CUDA or CPU tensor, or NumPy array. Not changed; products do not follow
+            later changes of it.
         precision: "fp16x3", "bf16x6", "int8x6" or "portable".
 
     Returns:
         The prepared operand, for `product`.
 
     Raises:
-        UsageError: b is no fp32 matrix, or the mode has no parts.
+        UsageError: b is no fp32 matrix or records gradients, or the mode has no parts.
     """
     from tritongemm import modes
     from tritongemm.operands import Call, check_kinds
@@ -639,12 +642,29 @@ def prepare(b: Any, precision: str = "fp16x3") -> Prepared:
         raise UsageError(f"b: emulated products take (K, N) fp32 matrices, given {b.dtype} {tuple(b.shape)}.")
     if getattr(b, "is_meta", False):
         raise UsageError("b: on device meta it has no numbers to cut into parts; give one that has.")
+    if is_torch(b):
+        if b.requires_grad and sys.modules["torch"].is_grad_enabled():
+            raise UsageError(
+                "b: prepared operands record no gradients, and b requires one; prepare b.detach(), or under "
+                "torch.no_grad(), or give b itself to mm."
+            )
+        b = b.detach()
     if not is_cuda(b):
-        return Prepared(b, mode, None)
+        return Prepared(_copy(b), mode, None)
     _require_hopper(b)
     from tritongemm.kernels.hopper.parts import split
 
     return Prepared(b, mode, split(b.t(), {"fp16x3": "fp16", "int8x6": "int8", "bf16x6": "bf16"}[mode]))
+
+
+def _copy(x: Any) -> Any:
+    if is_torch(x):
+        return x.clone()
+    if is_typed(x):
+        import fpsan_tools
+
+        return fpsan_tools.typed(x.array.copy(), x.dtype)
+    return x.copy(order="K")
 
 
 def product(
