@@ -157,7 +157,7 @@ PLANTED = [
     (_tf32, [PRECISION, "truncated to tf32", "precision=..."]),
     (_bf16_operands, [PRECISION, "both operands were rounded to bf16"]),
     (_bf16_result, [PRECISION, "all of them are bf16 numbers"]),
-    (_fp16_sum, [PRECISION, "of the size that sums kept in fp16 make"]),
+    (_fp16_sum, [PRECISION, "what sums kept in fp16 make, rounded after every product"]),
 ]
 
 
@@ -346,3 +346,123 @@ def test_sums_that_overflow_on_the_way_are_infinite_or_right():
     message(np.float32([[-np.inf]]), a, b)
     message(np.float32([[np.nan]]), a, b)
     message(np.float32([[3e38]]), a, b)
+
+
+def _finished(product, c, bias, alpha=1.0, beta=0.5, activation=None):
+    x = alpha * product + beta * c + bias
+    return x if activation is None else FUNCTIONS[activation](x)
+
+
+FUNCTIONS = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
+MISTAKES = {
+    "the bias is missing": lambda p, c, bias, **how: _finished(p, c, 0 * bias, **how),
+    "the bias is added along the other axis": lambda p, c, bias, **how: _finished(p, c, bias[:, None], **how),
+    "the bias is added twice": lambda p, c, bias, **how: _finished(p, c, 2 * bias, **how),
+    "c is missing": lambda p, c, bias, **how: _finished(p, 0 * c, bias, **how),
+    "beta is missing": lambda p, c, bias, **how: _finished(p, c, bias, **{**how, "beta": 1}),
+    "alpha is missing": lambda p, c, bias, **how: _finished(p, c, bias, **{**how, "alpha": 1}),
+    "the activation (gelu) is missing": lambda p, c, bias, **how: _finished(p, c, bias, **{**how, "activation": None}),
+    "silu was applied instead of gelu": lambda p, c, bias, **how: _finished(
+        p, c, bias, **{**how, "activation": "silu"}
+    ),
+}
+
+
+def _parts(out, spread=1.0):
+    rng = np.random.default_rng(8)
+    a, b = (rng.standard_normal((64, 64)).astype(out) * out(spread) for _ in range(2))
+    return a, b, rng.standard_normal((64, 64)).astype(out), rng.standard_normal(64).astype(out)
+
+
+@pytest.mark.parametrize("out", [np.float16, np.float32], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_the_epilogue_is_named_and_not_taken_for_another_precision(mistake, out):
+    a, b, c, bias = _parts(out, 0.3)
+    product = a.astype(float) @ b.astype(float)
+    how = {"alpha": 2.0, "beta": 0.5, "activation": "gelu" if "gelu" in mistake else None}
+    assert_close(_finished(product, c, bias, **how).astype(out), a, b, c=c, bias=bias, **how)
+    wrong = MISTAKES[mistake](product, c.astype(float), bias.astype(float), **how).astype(out)
+    said = message(wrong, a, b, c=c, bias=bias, **how)
+    assert f"looks like another epilogue: {mistake}. If that is intended, give it here" in said
+
+
+@pytest.mark.parametrize("out", [np.float16, np.float32], ids=lambda t: t.__name__)
+def test_a_constant_factor_is_named(out):
+    a, b, _, bias = _parts(out)
+    product = a.astype(float) @ b.astype(float)
+    said = message(((product + bias) * 1.01).astype(out), a, b, bias=bias)
+    assert "looks like another epilogue: they are 1.01 times what they should be" in said
+    said = message((product * 1.25 + bias).astype(out), a, b, bias=bias)
+    assert "the product in them is 1.25 times what it should be" in said
+
+
+def test_truncated_results_are_neither_another_epilogue_nor_scaled():
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(0, 1, (64, 64)).astype(np.float16) for _ in range(2))
+    cut = np.asarray(numfmt.FP16.round(a.astype(float) @ b.astype(float), rounding="toward_zero"))
+    assert "epilogue" not in message(cut.astype(np.float16), a, b)
+
+
+@pytest.mark.parametrize(("fmt", "step"), [("bf16", 1), ("bf16", 32), ("fp16", 16)])
+@pytest.mark.parametrize("out", [numfmt.FP32, numfmt.BF16], ids=lambda f: f.name)
+def test_narrow_sums_are_told_apart_by_their_format(fmt, step, out):
+    narrow = {"bf16": numfmt.BF16, "fp16": numfmt.FP16}[fmt]
+    rng = np.random.default_rng(8)
+    a, b = (_as(rng.standard_normal((64, 640)).astype(np.float32), numfmt.BF16) for _ in range(2))
+    b, bias = b.T, rng.standard_normal(64).astype(np.float32)
+    total = np.zeros((64, 64), np.float32)
+    for k in range(0, 640, step):
+        total = _as(total + a[:, k : k + step] @ b[k : k + step], narrow)
+    got = _as(total + bias, out)
+    if out is numfmt.BF16:
+        got = pytest.importorskip("ml_dtypes") and got.astype("bfloat16")
+    assert f"sums kept in {fmt} make" in message(got, a, b, bias=bias)
+
+
+def test_errors_of_the_size_of_a_narrow_sum_are_ascribed_to_the_nearest_format():
+    """Sums in another order than those tried: two halves, each in bf16."""
+    a, b = operands(64, 512, 64)
+    for fmt, name in ((numfmt.BF16, "bf16"), (numfmt.FP16, "fp16")):
+        halves = np.zeros((2, 64, 64), np.float32)
+        for k in range(256):
+            for i in (0, 256):
+                halves[i // 256] = _as(halves[i // 256] + a[:, i + k, None] * b[i + k], fmt)
+        assert f"of the size that sums kept in {name} make" in message(halves[0] + halves[1], a, b)
+
+
+@pytest.mark.parametrize("activation", FUNCTIONS)
+@pytest.mark.parametrize("out", [np.float16, np.float32], ids=lambda t: t.__name__)
+def test_activations_are_part_of_what_is_expected(activation, out):
+    a, b, _, bias = _parts(out, 0.4)
+    got = tritongemm.mm(a, b, bias=bias, activation=activation)
+    assert_close(got, a, b, bias=bias, activation=activation)
+    assert_close(np.stack([got, got]), np.stack([a, a]), np.stack([b, b]), bias=bias, activation=activation)
+    wrong = got.copy()
+    at = np.unravel_index(int(wrong.argmax()), wrong.shape)
+    wrong[at] *= out(1.01)
+    assert "1 of 4,096 outputs" in message(wrong, a, b, bias=bias, activation=activation)
+    message(got, a, b, bias=bias)
+
+
+def test_a_mistake_in_the_sum_is_named_behind_an_activation_too():
+    a, b = operands(40, 512, 40)
+    bias = np.linspace(-1, 1, 40).astype(np.float32)
+    wrong = np.maximum(a[:, :448] @ b[:448] + bias, 0)
+    assert "from k = 448 of 512 on are missing" in message(wrong, a, b, bias=bias, activation="relu")
+
+
+def test_special_values_go_through_activations():
+    a, b = np.float32([[np.inf], [np.nan], [-1e30], [1e30]]), np.float32([[1.0]])
+    with np.errstate(all="ignore"):
+        for activation in FUNCTIONS:
+            assert_close(tritongemm.mm(a, b, activation=activation), a, b, activation=activation)
+
+
+def test_unknown_activations_are_refused():
+    a, b = operands(3, 4, 3)
+    with pytest.raises(UsageError, match=r"activation: 'rellu'.*Did you mean 'relu'"):
+        assert_close(a @ b, a, b, activation="rellu")

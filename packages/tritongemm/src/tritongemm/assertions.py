@@ -17,17 +17,19 @@ others get no more than they need.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 import numfmt
 from numfmt import FloatFormat
+from tritongemm.auditing.epilogues import ACTIVATIONS, Added, After
 from tritongemm.auditing.regions import roughly
-from tritongemm.auditing.symptoms import EPILOGUE, PRECISION, Symptom, Wrong, symptom
+from tritongemm.auditing.symptoms import EPILOGUE, OTHER_EPILOGUE, PRECISION, Symptom, Wrong, symptom
 from tritongemm.elements import ELEMENTS, Element, element_of, is_typed, values_of
 from tritongemm.errors import UsageError
+from tritongemm.operands import check_activation
 from tritongemm.orders import SummationOrder
 from tritongemm.promises import SPLITS, in_type, probable_chain, underflow
 from tritongemm.reference import Block, reference_blocks
@@ -203,7 +205,9 @@ class Closeness:
             if found.kind == PRECISION:
                 advice = " If that is intended, name the mode with precision=...; otherwise find the conversion."
             if found.kind == EPILOGUE:
-                advice = " Of epilogues alpha, beta, c and bias can be given here; compare what goes into any other."
+                advice = " An activation can be given here, activation=...; compare what goes into any other function."
+            if found.kind == OTHER_EPILOGUE:
+                advice = " If that is intended, give it here: alpha, beta, c, bias, activation."
             return f"This looks like {found.kind}: {found.text}.{advice}"
         if 20 * self.certain < self.wrong:
             return (
@@ -237,9 +241,10 @@ def assert_close(
     beta: float = 0.0,
     c: Any = None,
     bias: Any = None,
+    activation: str | None = None,
     name: str = "actual",
 ) -> None:
-    """Asserts that a matrix is alpha·(a b) + beta·c + bias, apart from the rounding that a precision mode may make.
+    """Asserts that a matrix is activation(alpha·(a b) + beta·c + bias), but for what a precision mode may round.
 
     Use it instead of `allclose`: no tolerance is given, it follows from K, from the operands and from the types.
 
@@ -253,14 +258,17 @@ def assert_close(
         beta: Factor of c.
         c: (M, N) matrix that was added, of any type.
         bias: (N,) vector that was added.
+        activation: "relu", "gelu" (the exact one, by erf) or "silu", applied before the result is rounded to its type.
         name: What to call the results in the message.
 
     Raises:
         AssertionError: An output is further away; the message says where, how many, how badly conditioned, and whether
             it looks like an indexing mistake, another precision, or rounding.
-        UsageError: Shapes or dtypes do not fit, or there is no such mode.
+        UsageError: Shapes or dtypes do not fit, or there is no such mode or activation.
     """
-    found = closeness(actual, a, b, precision=precision, alpha=alpha, beta=beta, c=c, bias=bias, name=name)
+    found = closeness(
+        actual, a, b, precision=precision, alpha=alpha, beta=beta, c=c, bias=bias, activation=activation, name=name
+    )
     if not found.passed:
         raise AssertionError(found.message())
 
@@ -275,6 +283,7 @@ def closeness(
     beta: float = 0.0,
     c: Any = None,
     bias: Any = None,
+    activation: str | None = None,
     name: str = "actual",
 ) -> Closeness:
     """What `assert_close` asserts, as a result: counts, the worst output, and what the wrong ones look like.
@@ -288,14 +297,17 @@ def closeness(
         beta: See `assert_close`.
         c: See `assert_close`.
         bias: See `assert_close`.
+        activation: See `assert_close`.
         name: See `assert_close`.
 
     Returns:
         The comparison.
 
     Raises:
-        UsageError: Shapes or dtypes do not fit, or there is no such mode.
+        UsageError: Shapes or dtypes do not fit, or there is no such mode or activation.
     """
+    check_activation(activation)
+    epilogue = _Epilogue(alpha, beta, c if beta else None, bias, activation)
     out = element_of(actual, "actual")
     kinds = [element_of(x, argument) for argument, x in (("a", a), ("b", b))]
     operands = max(kinds, key=lambda kind: kind.format.bits).name
@@ -303,7 +315,10 @@ def closeness(
     actual, a, b = (values_of(x, k) if is_typed(x) else x for x, k in zip((actual, a, b), (out, *kinds), strict=True))
     shapes = tuple(tuple(x.shape) for x in (actual, a, b))
     if actual.ndim == 3:
-        return _batched(actual, a, b, shapes, precision=precision, alpha=alpha, beta=beta, c=c, bias=bias, name=name)
+        return _batched(
+            actual, a, b, shapes, precision=precision, alpha=alpha, beta=beta, c=c, bias=bias, activation=activation,
+            name=name,
+        )  # fmt: skip
     if actual.ndim != 2 or a.ndim != 2 or b.ndim != 2 or shapes[0] != (shapes[1][0], shapes[2][1]):
         raise UsageError(
             f"actual, a, b: shapes {shapes[0]}, {shapes[1]} and {shapes[2]} are no (M, N), (M, K), (K, N)."
@@ -313,9 +328,10 @@ def closeness(
     M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
     allowed = limits(precision, K, operands)
     result = Closeness(name, precision, (M, N, K), allowed, out)
-    search = _Search(result, actual, a, b, alpha, operands)
+    search = _Search(result, actual, a, b, epilogue, operands)
     for block in reference_blocks(a, b):
-        search.look_at(_with_epilogue(block, alpha, beta, c, bias, search.sums, allowed))
+        expected = _with_epilogue(block, alpha, beta, c, bias, search.sums, allowed)
+        search.look_at(epilogue.activated(expected, search.sums))
     search.finish()
     return result
 
@@ -417,12 +433,52 @@ def _overflows(golden: Array, magnitude: Array, sums: FloatFormat, limits: Limit
     return ~(positive <= most) & np.isfinite(golden), ~(negative <= most) & np.isfinite(golden)
 
 
+@dataclass(frozen=True)
+class _Epilogue:
+    """What follows the product."""
+
+    alpha: float
+    beta: float
+    c: Any
+    bias: Any
+    activation: str | None
+
+    @property
+    def slope(self) -> float:
+        """How much an error of a sum may be enlarged."""
+        return ACTIVATIONS[self.activation].slope if self.activation else 1.0
+
+    def activated(self, sums: _Expected, fmt: FloatFormat) -> _Expected:
+        """A block of sums after the activation, in float64."""
+        if self.activation is None:
+            return sums
+        function = ACTIVATIONS[self.activation]
+        with np.errstate(all="ignore"):
+            extra = sums.extra + function.roundings * fmt.unit_roundoff * np.abs(sums.golden)
+            return replace(sums, golden=function.of(sums.golden), extra=extra)
+
+    def at(self, rows: Array, columns: Array) -> After:
+        """What follows the sums of some outputs."""
+
+        def values(added: Any, rows: Array, columns: Array) -> Array:
+            at = (rows, columns) if isinstance(added, np.ndarray) else (rows.tolist(), columns.tolist())
+            return _values(added[at] if added.ndim == 2 else added[at[1]])
+
+        c = None if self.c is None else self.beta * values(self.c, rows, columns)
+        bias = along_rows = None
+        if self.bias is not None:
+            bias = values(self.bias, rows, columns)
+            if self.bias.ndim == 1 and rows.max(initial=0) < self.bias.shape[0]:
+                along_rows = values(self.bias, rows, rows)
+        return After(self.alpha, self.beta, Added(c, bias), along_rows, self.activation)
+
+
 class _Search:
     """Finds the outputs beyond their limits, block by block, and keeps what an explanation needs."""
 
-    def __init__(self, result: Closeness, actual: Any, a: Any, b: Any, alpha: float, operands: str) -> None:
+    def __init__(self, result: Closeness, actual: Any, a: Any, b: Any, epilogue: _Epilogue, operands: str) -> None:
         self.result, self.actual, self.a, self.b = result, actual, a, b
-        self.alpha, self.operands = alpha, operands
+        self.epilogue, self.alpha, self.operands = epilogue, epilogue.alpha, operands
         self.sums = _FP64 if operands == "fp64" else _FP32
         self.out = result.out.format
         M, N, _ = result.shape
@@ -490,6 +546,7 @@ class _Search:
         bound = relative * magnitude + abs(self.alpha) * r.limits.absolute + extra
         # The reference errs too, if less.
         bound = bound + float(numfmt.gamma(max(1, r.shape[2]), _FP64.unit_roundoff)) * magnitude
+        bound = bound * self.epilogue.slope
         if self.out.bits < self.sums.bits:
             bound = in_type(bound, golden, self.out)
         return np.asarray(bound)
@@ -516,16 +573,14 @@ class _Search:
             "row": int(rows[at]), "column": int(columns[at]), "value": float(got[at]), "golden": float(golden[at]),
             "allowed": float(allowed[at]), "error": float(error[at]), "magnitude": float(magnitude[at]),
         }  # fmt: skip
-        worst = np.argsort(-share, kind="stable")[:_EXPLAINED]
-        x, y = self._operands(rows[worst], columns[worst])
-        with np.errstate(invalid="ignore"):
-            x = self.alpha * x
+        # The worst alone would not show the usual size of errors.
+        some = np.argsort(-share, kind="stable")[_spread(rows.size, _EXPLAINED)]
+        rows, columns = rows[some], columns[some]
+        x, y = self._operands(rows, columns)
+        after = self.epilogue.at(rows, columns)
         r.looks_like = symptom(
-            Wrong(
-                (rows[worst], columns[worst]), got[worst], golden[worst], allowed[worst],
-                x, y, self.golden, self.out,
-            )
-        )  # fmt: skip
+            Wrong((rows, columns), got[some], golden[some], allowed[some], x, y, self.golden, self.out, after)
+        )
 
     def _operands(self, rows: Array, columns: Array) -> tuple[Array, Array]:
         x, y = (_values(m) for m in (_rows(self.a, rows), _rows(self.b.T, columns)))
@@ -538,7 +593,7 @@ class _Search:
         worst = np.argsort(-(error / allowed), kind="stable")[:_AGAIN]
         x, y = self._operands(rows[worst], columns[worst])
         made = np.concatenate([self._by_the_mode(x[i : i + 1], y[i : i + 1]) for i in range(len(worst))])
-        off = np.abs(made - (x * y).sum(axis=1)) * abs(self.alpha)
+        off = np.abs(made - (x * y).sum(axis=1)) * abs(self.alpha) * self.epilogue.slope
         excused = np.zeros(rows.size, bool)
         excused[worst] = error[worst] <= _AGAIN_RATIO * off + self._allowed(0.0, golden, magnitude, 0.0)[worst]
         if excused[worst].all():
@@ -568,6 +623,11 @@ def _largest(x: Any, axis: int) -> Array:
     """The largest magnitude of each row or column."""
     values = np.abs(_values(x))
     return np.asarray(values.max(axis=axis, initial=0.0, where=np.isfinite(values)))
+
+
+def _spread(count: int, most: int) -> Array:
+    """At most `most` of the numbers below count, evenly spread, the first and last among them."""
+    return np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(np.int64)
 
 
 def _rows(x: Any, rows: Array) -> Any:

@@ -15,11 +15,12 @@ import numpy as np
 
 import numfmt
 from numfmt import FloatFormat
+from tritongemm.auditing.epilogues import After
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 INDEXING, PRECISION, SPECIAL = "an indexing mistake", "another precision", "a special value"
-EPILOGUE = "a function of the product"
+EPILOGUE, OTHER_EPILOGUE = "a function of the product", "another epilogue"
 # Lengths of blocks that may be missing or counted twice.
 _BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 _FACTORS = (-1.0, 2.0, 0.5, 4.0, 0.25, 3.0, 8.0, 0.125)
@@ -28,10 +29,17 @@ _MOST_SHIFT = 2
 _FEW = 3
 # Outputs whose errors' size tells something.
 _MANY = 16
+_BE = {"they are": "they", "the product in them is": "it"}
+# Formats of fewer bits do not show more than three digits of a factor.
+_NARROW = 20
 # An error that shrinks to this share when the operands are rounded like that came from there.
 _EXPLAINED = 0.2
-# Errors within this factor of a simulation's (rms) are of its kind.
+# Errors within this factor of a simulation's (rms) may be of its kind, if no other's is nearer.
 _LIKE = 2.5
+# Products that are added up exactly before a narrow sum is rounded: one, or what a kernel multiplies at once.
+_STEPS = (1, 16, 32, 64, 128)
+# The least that a constant factor has to differ from 1 to be named, apart from the rounding of results.
+_LEAST_FACTOR = 1e-4
 _FORMATS = {"tf32": numfmt.TF32, "bf16": numfmt.BF16, "fp16": numfmt.FP16, "fp8e4m3fn": numfmt.FP8_E4M3}
 
 
@@ -40,7 +48,7 @@ class Symptom:
     """What a set of wrong outputs looks like.
 
     Attributes:
-        kind: `INDEXING`, `PRECISION`, `SPECIAL` or `EPILOGUE`.
+        kind: `INDEXING`, `PRECISION`, `SPECIAL`, `EPILOGUE` or `OTHER_EPILOGUE`.
         text: What exactly, a clause.
     """
 
@@ -50,7 +58,7 @@ class Symptom:
 
 @dataclass(frozen=True)
 class Wrong:
-    """Some wrong outputs of C = A B, and what they were made of; all float64.
+    """Some wrong outputs of a product and its epilogue, and what they were made of; all float64.
 
     Attributes:
         places: Rows and columns.
@@ -61,6 +69,7 @@ class Wrong:
         y: (n, K) their columns of B.
         elsewhere: (M, N) golden results, to look for values at wrong places; None if there are too many.
         out: The results' type.
+        after: What makes results of these outputs' sums.
     """
 
     places: tuple[Array, Array]
@@ -71,11 +80,16 @@ class Wrong:
     y: Array
     elsewhere: Array | None
     out: FloatFormat
+    after: After
 
     @property
     def terms(self) -> Array:
         """The (n, K) products."""
         return np.asarray(self.x * self.y)
+
+    def made_of(self, sums: Array) -> Array:
+        """The results of sums, rounded to their type."""
+        return np.asarray(self.out.round(self.after(sums)), np.float64)
 
 
 def symptom(wrong: Wrong) -> Symptom | None:
@@ -123,7 +137,20 @@ def _epilogue(w: Wrong) -> Symptom | None:
 
 
 def _near(w: Wrong, values: Array) -> Array:
-    return np.asarray(np.abs(w.value - values) <= w.allowed)
+    """Where the outputs are these values, (n,) or (n, any), as nearly as rounding allows it."""
+    value, golden, allowed = (x if values.ndim == 1 else x[:, None] for x in (w.value, w.golden, w.allowed))
+    # Values that are larger than what belongs there lose more when they are rounded.
+    larger = w.out.unit_roundoff * np.maximum(np.abs(values) - np.abs(golden), 0)
+    return np.asarray(np.abs(value - values) <= allowed + larger)
+
+
+def _other_epilogue(w: Wrong) -> Symptom | None:
+    """A bias that is missing or along the wrong axis, another activation, ..."""
+    if w.value.size < _FEW:
+        return None
+    product = w.terms.sum(axis=1)
+    found = next((text for text, values in w.after.mistakes(product) if _near(w, values).all()), None)
+    return None if found is None else Symptom(OTHER_EPILOGUE, found)
 
 
 def _zero(w: Wrong) -> Symptom | None:
@@ -138,19 +165,34 @@ def _factor(w: Wrong) -> Symptom | None:
     return None
 
 
+def _any_factor(w: Wrong) -> Symptom | None:
+    """One factor for all, of the results or of the product before the rest is added."""
+    if w.value.size < _MANY:
+        return None
+    least = max(_LEAST_FACTOR, 2 * w.out.unit_roundoff)
+    digits = 3 if w.out.mantissa_bits < _NARROW else 5
+    product = w.after.alpha * w.terms.sum(axis=1)
+    rest = w.golden - product if w.after.activation is None else None
+    for words, base, added in (("they are", w.golden, 0.0), ("the product in them is", product, rest)):
+        if added is None:
+            continue
+        f = float((base * (w.value - added)).sum() / (base * base).sum())
+        if abs(f - 1) > least and f and _near(w, f * base + added).all():
+            return Symptom(OTHER_EPILOGUE, f"{words} {f:.{digits}g} times what {_BE[words]} should be")
+    return None
+
+
 def _part_of_k(w: Wrong) -> Symptom | None:
     """A head, a tail, or one block of the products is missing or counted twice."""
     K = w.x.shape[1]
-    missing = w.golden - w.value
-    if len(missing) < _FEW:
-        return _one_product(w, missing)
-    sums = np.concatenate([np.zeros((len(missing), 1)), np.cumsum(w.terms, axis=1)], axis=1)
-    fits = np.abs(w.value[:, None] - sums) <= w.allowed[:, None]
-    kept = np.flatnonzero(fits.all(axis=0))
+    if len(w.value) < _FEW:
+        return _one_product(w)
+    sums = np.concatenate([np.zeros((len(w.value), 1)), np.cumsum(w.terms, axis=1)], axis=1)
+    whole = sums[:, -1:]
+    kept = np.flatnonzero(_near(w, w.after(sums)).all(axis=0))
     if kept.size and 0 < kept[0] < K:
         return Symptom(INDEXING, f"the products from k = {kept[0]} of {K} on are missing, as when a K tail is dropped")
-    fits = np.abs(missing[:, None] - sums) <= w.allowed[:, None]
-    first = np.flatnonzero(fits.all(axis=0))
+    first = np.flatnonzero(_near(w, w.after(whole - sums)).all(axis=0))
     if first.size and 0 < first[-1] < K:
         return Symptom(INDEXING, f"the first {first[-1]} of {K} products are missing")
     for length in _BLOCKS:
@@ -158,18 +200,19 @@ def _part_of_k(w: Wrong) -> Symptom | None:
             break
         starts = np.arange(0, K - length + 1, length)
         block = sums[:, starts + length] - sums[:, starts]
-        for words, wanted in (("missing", missing), ("counted twice", -missing)):
-            at = np.flatnonzero((np.abs(wanted[:, None] - block) <= w.allowed[:, None]).all(axis=0))
+        for words, total in (("missing", whole - block), ("counted twice", whole + block)):
+            at = np.flatnonzero(_near(w, w.after(total)).all(axis=0))
             if at.size:
                 start = int(starts[at[0]])
                 return Symptom(INDEXING, f"the products k = {start} to {start + length - 1} are {words}")
     return None
 
 
-def _one_product(w: Wrong, missing: Array) -> Symptom | None:
+def _one_product(w: Wrong) -> Symptom | None:
     """On few outputs a sum of many products may fit by chance; a single product is named if no other fits."""
-    for words, wanted in (("missing", missing), ("counted twice", -missing)):
-        at = np.flatnonzero((np.abs(wanted[:, None] - w.terms) <= w.allowed[:, None]).all(axis=0))
+    whole = w.terms.sum(axis=1, keepdims=True)
+    for words, total in (("missing", whole - w.terms), ("counted twice", whole + w.terms)):
+        at = np.flatnonzero(_near(w, w.after(total)).all(axis=0))
         if at.size == 1:
             return Symptom(INDEXING, f"the product k = {at[0]} is {words}")
     return None
@@ -180,11 +223,11 @@ def _misplaced(w: Wrong) -> Symptom | None:
         return None
     rows, columns = w.places
     M, N = w.elsewhere.shape
-    if M == N and (np.abs(w.value - w.elsewhere[columns, rows]) <= w.allowed).all():
+    if M == N and _near(w, w.elsewhere[columns, rows]).all():
         return Symptom(INDEXING, "they are what belongs to the transposed place")
     for down, right in _shifts():
         at = (rows + down) % M, (columns + right) % N
-        if (np.abs(w.value - w.elsewhere[at]) <= w.allowed).all():
+        if _near(w, w.elsewhere[at]).all():
             steps = " and ".join(x for x in (_steps(down, "row"), _steps(right, "column")) if x)
             return Symptom(INDEXING, f"they are what belongs {steps} away")
     return None
@@ -208,9 +251,14 @@ def _operands_rounded(w: Wrong) -> Symptom | None:
         for how, words in (("nearest_even", "rounded"), ("toward_zero", "truncated")):
             x, y = (np.asarray(fmt.round(v, rounding=how), np.float64) for v in (w.x, w.y))
             exact = np.einsum("nk,nk->n", x, y)
-            made.append((_rms(w.value - exact), f"as if both operands were {words} to {name}"))
-        narrow = np.asarray(fmt.round(np.einsum("nk,nk->n", *(np.asarray(fmt.round(v)) for v in (w.x, w.y)))))
-        made.append((_rms(w.value - narrow), f"as if operands and results were rounded to {name}"))
+            made.append((_rms(w.value - w.made_of(exact)), f"as if both operands were {words} to {name}"))
+        narrow = w.after(np.einsum("nk,nk->n", *(np.asarray(fmt.round(v), np.float64) for v in (w.x, w.y))))
+        made.append(
+            (
+                _rms(w.value - np.asarray(fmt.round(narrow), np.float64)),
+                f"as if operands and results were rounded to {name}",
+            )
+        )
     after, text = min(made)
     if not after <= _EXPLAINED * before:
         return None
@@ -246,19 +294,31 @@ def _rounded_often(w: Wrong) -> Symptom | None:
 
 
 def _narrow_sum(w: Wrong) -> Symptom | None:
-    """Sums kept in fp16 or bf16, which no bits prove but the size of the errors shows."""
+    """Sums kept in fp16 or bf16: their values, or else errors of the size that such sums make."""
     if w.value.size < _MANY:
         return None
     size = _rms(w.value - w.golden)
+    sizes = []
     for name in ("fp16", "bf16"):
-        fmt = _FORMATS[name]
-        total = np.zeros(len(w.value))
-        for k in range(w.x.shape[1]):
-            total = np.asarray(fmt.round(total + w.x[:, k] * w.y[:, k]), np.float64)
-        like = _rms(total - w.golden)
-        if like and 1 / _LIKE <= size / like <= _LIKE:
-            return Symptom(PRECISION, f"the errors are of the size that sums kept in {name} make")
-    return None
+        for step in _STEPS:
+            made = w.made_of(_kept_in(_FORMATS[name], w.terms, step))
+            if _rms(w.value - made) <= _EXPLAINED * size:
+                every = "every product" if step == 1 else f"every {step} products"
+                return Symptom(PRECISION, f"they are what sums kept in {name} make, rounded after {every}")
+            if step == 1 and (like := _rms(made - w.golden)):
+                sizes.append((max(size / like, like / size), name))
+    ratio, name = min(sizes, default=(np.inf, ""))
+    if not ratio <= _LIKE:
+        return None
+    return Symptom(PRECISION, f"the errors are of the size that sums kept in {name} make")
+
+
+def _kept_in(fmt: FloatFormat, terms: Array, step: int) -> Array:
+    """(n,) sums of (n, K) terms that are rounded to a format after every `step` of them."""
+    total = np.zeros(len(terms))
+    for k in range(0, terms.shape[1], step):
+        total = np.asarray(fmt.round(total + terms[:, k : k + step].sum(axis=1)), np.float64)
+    return total
 
 
 def _rms(x: Array) -> float:
@@ -269,9 +329,11 @@ _GUESSES: tuple[Callable[[Wrong], Symptom | None], ...] = (
     _special,
     _epilogue,
     _zero,
+    _other_epilogue,
     _factor,
     _part_of_k,
     _misplaced,
+    _any_factor,
     _operands_rounded,
     _result_rounded,
     _narrow_sum,
