@@ -206,6 +206,21 @@ def test_facts_of_a_gpu_are_read_as_its_kernels_write_them():
     assert "Inf" in str(plain)
 
 
+@pytest.mark.parametrize("precision", ["auto", "fp16x3", "int8x6"])
+def test_products_of_nothing_have_an_outcome_of_their_own(precision):
+    tritongemm.mm(UNIFORM, B, precision=precision)
+    before = tritongemm.last_outcome()
+    tritongemm.mm(UNIFORM[:0], B, precision=precision)
+    outcome = tritongemm.last_outcome()
+    assert outcome is not before
+    assert (outcome.modes, outcome.K) == ((), K)
+    assert str(outcome) == f"{precision}: nothing to compute, the product has no outputs"
+    tritongemm.mm(UNIFORM[:, :0], B[:0], precision=precision)
+    assert (
+        str(tritongemm.last_outcome()) == f"{precision}: computed as ieee; sums of no products are zero in every mode"
+    )
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(("precision", "a", "mode"), TAKEN, ids=lambda x: x if isinstance(x, str) else "")
 def test_a_gpu_tells_the_same(precision, a, mode):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tritongemm import modes
+from tritongemm import launches, modes
 from tritongemm.configurations import Config
 from tritongemm.elements import Element, element_named
 from tritongemm.errors import UsageError, nearest
@@ -119,6 +119,10 @@ def product(
     wanted = None if out_dtype is None else _element(out_dtype)
     operands = Operands.of(a, b, mode, out=out, out_dtype=wanted, epilogue=epilogue or Epilogue())
     if operands.empty:
+        from tritongemm.emulation import remember_empty
+
+        launches.forgo()  # a replay would not remember it
+        remember_empty(mode.name, operands.K)
         return operands.out
     if config is None and not is_cuda(a) and not _observed():
         predicted(operands)

@@ -550,7 +550,7 @@ class Outcome:
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """The mode each product was computed in."""
+        """The mode each product was computed in; none for products without outputs."""
         if self.reason:
             return ("ieee",)
         return tuple(self._mode_of(attempts) for attempts in self.attempts)
@@ -567,6 +567,8 @@ class Outcome:
         return tuple(any(attempt.special for attempt in attempts) for attempts in self.attempts)
 
     def __str__(self) -> str:
+        if not self.facts and not self.reason:
+            return f"{self.requested}: nothing to compute, the product has no outputs"
         if self.reason:
             return f"{self.requested}: computed as ieee; {self.reason}"
         done = ", ".join(dict.fromkeys(self.modes))
@@ -713,6 +715,7 @@ def _require_hopper(x: Any) -> None:
 
 
 _outcomes = threading.local()
+_OF_NOTHING = "sums of no products are zero in every mode"
 
 
 def remember(requested: str, facts: Sequence[Any], *, K: int = 0, guarded: bool = True, reason: str = "") -> Outcome:
@@ -725,8 +728,21 @@ def remember(requested: str, facts: Sequence[Any], *, K: int = 0, guarded: bool 
         guarded: Whether the guard was asked.
         reason: Why no guard looked.
     """
+    if facts and K == 0:
+        facts, reason = (), _OF_NOTHING
     outcome = _outcomes.last = Outcome(requested, tuple(facts), K, guarded, reason)
     return outcome
+
+
+def remember_empty(requested: str, K: int) -> None:
+    """Keeps for `last_outcome` that a product had no outputs, if its mode looks at numbers.
+
+    Args:
+        requested: The mode that was asked for.
+        K: Length of the sums.
+    """
+    if requested in ("auto", "fp16x3", "int8x6"):
+        remember(requested, (), K=K, guarded=requested == "auto" or guarded())
 
 
 def last_outcome() -> Outcome | None:
