@@ -12,7 +12,7 @@ import numfmt
 from numfmt import matrix_units
 from tritongemm.__main__ import main
 from tritongemm.accuracy import ErrorAccumulator, measure
-from tritongemm.auditing import callables, run, sweep
+from tritongemm.auditing import algebra, callables, run, sweep
 from tritongemm.auditing.baseline import compare_with, load_baseline
 from tritongemm.auditing.contestants import Choices, contestant, find
 from tritongemm.auditing.data import load_array, load_named, operands_of
@@ -401,6 +401,26 @@ def test_other_distributions_bring_out_what_usual_numbers_hide():
     imprecise = audit("blocked", "blocked", **SMALL, choices_a=low, choices_b=TILES)
     assert "is off with other operands too: positive, normal, wide, small, large, cancelling." in told(imprecise)
     assert "flush subnormals" not in told(imprecise)
+
+
+LARGER = {**SMALL, "M": 200, "N": 210, "K": 65}
+
+
+def test_a_mistake_of_one_program_of_the_audited_grid_is_found():
+    wrong = Choices({"MISTAKE": "one program"})
+    result = audit(kernels.planted_kernel, "blocked", **LARGER, choices_a=wrong, choices_b=TILES)
+    assert result.status == "FAIL", told(result)
+    assert "(the audited product as a whole) 256 of 42000 outputs differ: rows 176 to 191" in told(result)
+    assert "B (blocked_kernel) is the matrix product in all 11 trials" in told(result)
+
+
+def test_a_grid_that_was_not_evaluated_as_a_whole_is_not_covered(monkeypatch):
+    monkeypatch.setattr(algebra, "_MOST_PRODUCTS", 0)
+    result = audit("blocked", "blocked", **LARGER, choices_a=TILES, choices_b=TILES)
+    assert result.status == "PASS WITH LIMITATIONS", told(result)
+    assert "The grid of the whole product was not evaluated, only grids of samples" in told(result)
+    monkeypatch.undo()
+    assert audit("blocked", "blocked", **LARGER, choices_a=TILES, choices_b=TILES).status == "PASS"
 
 
 def test_distributions_that_did_not_fit_into_the_time_are_not_covered():

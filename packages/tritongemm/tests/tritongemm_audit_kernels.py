@@ -97,6 +97,9 @@ def planted_kernel(
     first = 0
     if MISTAKE == "first step skipped":
         first = BLOCK_K
+    if MISTAKE == "one program":
+        if (tl.program_id(0) // tiles == 11) & (tl.program_id(0) % tiles == 11):
+            stop = K - BLOCK_K
     stride_across = stride_ak
     if MISTAKE == "stride ignored":
         stride_across = 1

@@ -19,12 +19,14 @@ import numpy as np
 import fpsan_tools
 from fpsan_tools import algebra
 from tritongemm.assertions import closeness
+from tritongemm.auditing.clock import OutOfTime
 from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.devices import (
     EXACT,
     FLOATS,
     PAYLOADS,
     Array,
+    Cpu,
     Device,
     Launched,
     NoPayloads,
@@ -48,6 +50,8 @@ _LONGEST = 1 << 15
 ESSENTIAL = 4
 # Floats that a mistake is not told from rounding by.
 _FEW = 16
+# Products of a whole grid: evaluating more takes minutes.
+_MOST_PRODUCTS, _MOST_OUTPUTS = 1 << 28, 1 << 20
 NOT_APPLICABLE = "not applicable"
 # How the reason begins when the compiler's pass does not take a kernel.
 NO_FPSAN = "Triton's FpSan does not run it"
@@ -114,6 +118,8 @@ class AlgebraEvidence:
             products it was computed without rounding to see that.
         imprecise: By letter of such a kernel, where its floats are further off than they may be, and how.
         outside: By kernel letter, the first access outside of the matrices.
+        largest_grid: Rows and columns of the largest grid that was evaluated of a product whose own grid was not, on
+            a CPU; none if it was.
         overwritten: By kernel letter, the operands that it writes to, and where it was seen first.
         seconds: Time taken.
     """
@@ -133,6 +139,7 @@ class AlgebraEvidence:
     imprecise: dict[str, str] = field(default_factory=dict)
     outside: dict[str, str] = field(default_factory=dict)
     overwritten: dict[str, str] = field(default_factory=dict)
+    largest_grid: tuple[int, int] | None = None
     seconds: float = 0.0
 
     @property
@@ -255,8 +262,50 @@ def compare(
                 f"(algebra {exact.version}), what they round is part of the errors below."
             )
             evidence = again
+    if isinstance(device, Cpu) and (size[0] > _AUDITED_ROWS or size[1] > _AUDITED_ROWS):
+        _compare_whole(evidence, contestants, device, size, dtypes, seed, deadline, show)
     evidence.seconds = time.monotonic() - started
     return evidence
+
+
+def _compare_whole(
+    evidence: AlgebraEvidence,
+    contestants: tuple[Contestant, Contestant],
+    device: Cpu,
+    size: tuple[int, int, int],
+    dtypes: tuple[str, str],
+    seed: int,
+    deadline: float,
+    show: Callable[[float], None],
+) -> None:
+    """Compares the audited product as a whole, every program of its grid, where time allows.
+
+    A mistake that is bound to certain programs is in no smaller product. A GPU measures all outputs anyway.
+    """
+    M, N, K = size
+    evidence.largest_grid = max(((t.M, t.N) for t in evidence.trials), key=min, default=(0, 0))
+    if evidence.status not in ("same", NOT_APPLICABLE) or any(t.away("A") or t.away("B") for t in evidence.trials):
+        return
+    if M * N * K > _MOST_PRODUCTS or M * N > _MOST_OUTPUTS or time.monotonic() > deadline:
+        return
+    before, device.deadline = device.deadline, min(device.deadline, deadline)
+    plan = [(M, N, K, "rows", "the audited product as a whole")]
+    version = algebra.get(evidence.version)
+    try:
+        found = _compared(contestants, device, plan, dtypes, seed, deadline, version, show)
+    except OutOfTime:
+        return
+    finally:
+        device.deadline = before
+    if found.status == "unknown" or not (found.trials or found.diagnosis or found.outside):
+        return
+    evidence.status, evidence.largest_grid = found.status, None
+    evidence.trials += found.trials
+    evidence.planned += len(found.trials)
+    evidence.diagnosis += found.diagnosis
+    evidence.outside |= found.outside
+    evidence.overwritten = {**found.overwritten, **evidence.overwritten}
+    evidence.checked = {k: n + found.checked.get(k, 0) for k, n in evidence.checked.items()}
 
 
 def _with_exact_conversions(version: Any) -> Any:

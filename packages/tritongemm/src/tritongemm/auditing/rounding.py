@@ -87,6 +87,11 @@ class RoundingEvidence:
     seconds: float = 0.0
 
     @property
+    def sample(self) -> bool:
+        """Whether the outputs are a sample, evaluated as products of their own."""
+        return ALL not in self.strata
+
+    @property
     def main(self) -> dict[str, ErrorReport]:
         """The reports of the unbiased stratum."""
         return self.strata[ALL if ALL in self.strata else RANDOM]
