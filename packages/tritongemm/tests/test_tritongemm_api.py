@@ -372,10 +372,23 @@ def test_operands_that_do_not_fit_raise_what_torch_raises():
         tritongemm.mm(A, A)
 
 
-def test_names_of_activations_are_those_of_the_kernels():
-    from tritongemm.kernels import epilogue
+@pytest.mark.parametrize("activation", ["gelu_tanh", "GELU"])
+def test_another_gelu_is_refused_with_the_form_that_there_is(activation):
+    with pytest.raises(UsageError, match=r"Did you mean 'gelu'\?.* gelu is the exact form, by erf; for the tanh form"):
+        tritongemm.mm(A, B, activation=activation)
 
-    assert operands.ACTIVATIONS == epilogue.ACTIVATIONS
+
+def test_the_activations_of_kernels_are_those_that_are_documented():
+    x = np.float32([[-2.0, 0.5]])
+    one = np.eye(2, dtype=np.float32)
+    expected = {
+        "relu": np.maximum(x, 0),
+        "gelu": [[0.5 * v * (1 + math.erf(v / math.sqrt(2))) for v in map(float, x[0])]],
+        "silu": x / (1 + np.exp(-x)),
+    }
+    assert set(operands.ACTIVATIONS) == set(expected)
+    for activation, y in expected.items():
+        np.testing.assert_allclose(tritongemm.mm(x, one, activation=activation), y, rtol=1e-5, atol=1e-7)
 
 
 def test_scales_are_for_the_blocks_of_the_kernels():

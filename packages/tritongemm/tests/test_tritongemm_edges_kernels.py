@@ -437,7 +437,7 @@ def test_what_does_not_fit_is_named():
         Epilogue(scale_a=x)
     with pytest.raises(UsageError, match=r"beta = 2\.0 needs a matrix C"):
         Epilogue(beta=2.0)
-    with pytest.raises(UsageError, match=r"activation: 'rellu' is unknown\. Did you mean 'relu'"):
+    with pytest.raises(UsageError, match=r"activation: 'rellu' is none of this package\. Did you mean 'relu'"):
         Epilogue(activation="rellu")
     with pytest.raises(UsageError, match="alpha: a real number, given '1'"):
         Epilogue(alpha="1")

@@ -83,7 +83,8 @@ def mm(
         beta: Factor of c; with 0, c is not read.
         c: (M, N) matrix, or one that broadcasts to it.
         bias: (N,) array, added to every row.
-        activation: "relu", "gelu" or "silu", applied before the result is rounded to its type.
+        activation: "relu", "gelu" (the exact form, by erf, not that by tanh) or "silu", applied before the result is
+            rounded to its type.
         out_dtype: Type of the result, as NumPy's or torch's dtype or a name; a's by default, bf16 for fp8.
         deterministic: Whether equal calls give equal bits. Every kernel here does; False allows ones that do not.
         invariant: Whether a row's bits must not depend on M. False allows to split K by the number of rows. The guards
@@ -332,7 +333,7 @@ def linear(
         x: (..., K) inputs.
         weight: (N, K) weights.
         bias: (N,) array, or None.
-        activation: "relu", "gelu" or "silu", fused.
+        activation: "relu", "gelu" or "silu", fused; see `mm`.
         out: (..., N) matrix to write to.
         precision: See `mm`.
         alpha: See `mm`.
@@ -404,7 +405,7 @@ def scaled_mm(
         alpha: See `mm`.
         beta: See `mm`.
         c: (M, N) matrix of the result's type, or one that broadcasts to it.
-        activation: "relu", "gelu", "silu" or None.
+        activation: "relu", "gelu", "silu" or None; see `mm`.
         deterministic: See `mm`.
         invariant: See `mm`.
         config: See `mm`; for scaled products nothing is searched for or kept.

@@ -490,7 +490,14 @@ def check_activation(activation: Any) -> None:
     """
     if activation is None or (isinstance(activation, str) and activation in ACTIVATIONS):
         return
-    raise UsageError(f"activation: {activation!r} is none of this package. {nearest(str(activation), ACTIVATIONS)}")
+    known = nearest(str(activation), ACTIVATIONS)
+    raise UsageError(f"activation: {activation!r} is none of this package. {known}{_form(activation)}")
+
+
+def _form(activation: Any) -> str:
+    if not (isinstance(activation, str) and "gelu" in activation.casefold()):
+        return ""
+    return " gelu is the exact form, by erf; for the tanh form leave activation away and apply it to the product."
 
 
 def result_element(a: Any, out_dtype: Any, argument: str = "a") -> Element:

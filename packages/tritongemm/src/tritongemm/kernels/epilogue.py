@@ -20,9 +20,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from tritongemm.errors import UsageError, nearest
-
-ACTIVATIONS = ("relu", "gelu", "silu")
+from tritongemm.errors import UsageError
+from tritongemm.operands import check_activation
 
 _HALF_SQRT = tl.constexpr(0.7071067811865476)  # sqrt(1/2)
 
@@ -36,7 +35,7 @@ class Epilogue:
         beta: Factor of C; 0 does not read C.
         c: (M, N) or (batch, M, N) matrix of the result's library, of any type and strides.
         bias: (N,) vector, added to every row.
-        activation: None, "relu", "gelu" or "silu".
+        activation: None, "relu", "gelu" (by erf) or "silu".
         scale_a: Scales of A: one number, or one per row (M, 1); an array of the result's library.
         scale_b: Scales of B: one number, or one per column (1, N).
 
@@ -59,10 +58,7 @@ class Epilogue:
                 raise UsageError(f"{name}: a real number, given {value!r}.")
         if self.beta != 0 and self.c is None:
             raise UsageError(f"c: beta = {self.beta} needs a matrix C; pass c, or leave beta away.")
-        if self.activation is not None and self.activation not in ACTIVATIONS:
-            raise UsageError(
-                f"activation: {self.activation!r} is unknown. {nearest(str(self.activation), ACTIVATIONS)}"
-            )
+        check_activation(self.activation)
         if (self.scale_a is None) != (self.scale_b is None):
             missing = "scale_a" if self.scale_a is None else "scale_b"
             raise UsageError(f"{missing}: scales come in pairs; pass both, a single 1.0 where an operand has none.")
