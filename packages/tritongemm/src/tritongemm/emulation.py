@@ -628,7 +628,7 @@ def prepare(b: Any, precision: str = "fp16x3") -> Prepared:
         precision: "fp16x3", "bf16x6", "int8x6" or "portable".
 
     Returns:
-        The prepared operand, for `product`.
+        The prepared operand, to be given to `tritongemm.mm` or `matmul` as b, as often as wanted.
 
     Raises:
         UsageError: b is no fp32 matrix or records gradients, or the mode has no parts.
