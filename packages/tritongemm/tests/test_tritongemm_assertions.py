@@ -466,3 +466,60 @@ def test_unknown_activations_are_refused():
     a, b = operands(3, 4, 3)
     with pytest.raises(UsageError, match=r"activation: 'rellu'.*Did you mean 'relu'"):
         assert_close(a @ b, a, b, activation="rellu")
+
+
+def test_what_is_added_must_have_the_shape_of_what_it_is_added_to():
+    a, b = operands(4, 5, 6)
+    c = SummationOrder.chain().simulate(a, b)
+    for shape in ((5,), (6, 1), (4, 1), (1, 6), ()):
+        with pytest.raises(UsageError, match=r"bias: shape .*, but one number per column is added: \(6,\)"):
+            assert_close(c, a, b, bias=np.zeros(shape, np.float32))
+    with pytest.raises(UsageError, match="c must broadcast to the product"):
+        assert_close(c, a, b, beta=1.0, c=np.zeros((3, 6), np.float32))
+    assert_close(c + 1, a, b, beta=1.0, c=np.ones((1, 6), np.float32))
+    a3, b3, c3 = (np.stack([x, x]) for x in (a, b, c))
+    with pytest.raises(UsageError, match="c must broadcast to the product"):
+        assert_close(c3, a3, b3, beta=1.0, c=np.zeros((3, 4, 6), np.float32))
+    assert_close(c3 + 1, a3, b3, beta=1.0, c=np.ones((4, 6), np.float32))
+
+
+def test_an_empty_batch_is_checked_as_others_are():
+    a, b = np.zeros((0, 4, 5), np.float32), np.zeros((0, 5, 6), np.float32)
+    c = np.zeros((0, 4, 6), np.float32)
+    assert_close(c, a, b)
+    with pytest.raises(UsageError, match=r"are no \(B, M, N\), \(B, M, K\), \(B, K, N\)"):
+        assert_close(c, a, np.zeros((0, 7, 9), np.float32))
+    with pytest.raises(UsageError, match="'nonsense' is no mode"):
+        assert_close(c, a, b, precision="nonsense")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"bias": [0] * 6}, "bias: assert_close takes NumPy arrays or torch tensors, given a list"),
+        ({"bias": 1.0}, "bias: assert_close takes NumPy arrays or torch tensors, given a float"),
+        ({"beta": 1.0, "c": [[0] * 6] * 4}, "c: assert_close takes NumPy arrays or torch tensors, given a list"),
+        ({"beta": 1.0, "c": 0.0}, "c: assert_close takes NumPy arrays or torch tensors, given a float"),
+        ({"alpha": None}, "alpha: a real number, given None"),
+        ({"alpha": "1"}, "alpha: a real number, given a str"),
+        ({"beta": None}, "beta: a real number, given None"),
+        ({"precision": None}, "precision: a mode's name, given None"),
+        ({"b": tritongemm.prepare(np.zeros((5, 6), np.float32))}, "b: prepared operands are for the b of mm"),
+    ],
+    ids=lambda x: x[:20] if isinstance(x, str) else "",
+)
+def test_arguments_of_other_kinds_are_refused_by_name(given, words):
+    a, b = operands(4, 5, 6)
+    arguments = {"actual": SummationOrder.chain().simulate(a, b), "a": a, "b": b} | given
+    with pytest.raises(UsageError, match=words):
+        assert_close(**arguments)
+
+
+@pytest.mark.torch
+def test_tensors_without_numbers_are_refused():
+    torch = pytest.importorskip("torch")
+    a, b = (torch.from_numpy(x) for x in operands(4, 5, 6))
+    with pytest.raises(UsageError, match="actual: on device meta it has no numbers"):
+        assert_close(torch.empty(4, 6, device="meta"), a, b)
+    with pytest.raises(UsageError, match=r"actual: .*layout torch.strided, given torch.sparse"):
+        assert_close((a @ b).to_sparse(), a, b)

@@ -29,7 +29,7 @@ from tritongemm.auditing.regions import roughly
 from tritongemm.auditing.symptoms import EPILOGUE, OTHER_EPILOGUE, PRECISION, Symptom, Wrong, symptom
 from tritongemm.elements import ELEMENTS, Element, element_of, is_typed, values_of
 from tritongemm.errors import UsageError
-from tritongemm.operands import check_activation
+from tritongemm.operands import Call, check_activation, check_matrix, check_number, expanded
 from tritongemm.orders import SummationOrder
 from tritongemm.promises import SPLITS, in_type, probable_chain, underflow
 from tritongemm.reference import Block, reference_blocks
@@ -307,26 +307,35 @@ def closeness(
         UsageError: Shapes or dtypes do not fit, or there is no such mode or activation.
     """
     check_activation(activation)
-    epilogue = _Epilogue(alpha, beta, c if beta else None, bias, activation)
+    alpha, beta = check_number("alpha", alpha), check_number("beta", beta)
     out = element_of(actual, "actual")
     kinds = [element_of(x, argument) for argument, x in (("a", a), ("b", b))]
+    if beta and c is None:
+        raise UsageError(f"beta: {beta}, but there is no c; give c=, or leave beta at 0.")
+    c = c if beta else None
+    for argument, x in (("actual", actual), ("a", a), ("b", b), ("c", c), ("bias", bias)):
+        _check_numbers(argument, x)
     operands = max(kinds, key=lambda kind: kind.format.bits).name
     # Bit patterns cannot be cut into blocks; their numbers can.
     actual, a, b = (values_of(x, k) if is_typed(x) else x for x, k in zip((actual, a, b), (out, *kinds), strict=True))
     shapes = tuple(tuple(x.shape) for x in (actual, a, b))
+    _check_product(*shapes)
+    c, bias = (values_of(x, element_of(x, n)) if is_typed(x) else x for n, x in (("c", c), ("bias", bias)))
+    if c is not None:
+        c = expanded(_CALL, "c", c, shapes[0])
+    if bias is not None and tuple(bias.shape) != shapes[0][-1:]:
+        raise UsageError(
+            f"bias: shape {tuple(bias.shape)}, but one number per column is added: {shapes[0][-1:]}; what has more "
+            "dimensions goes to c, with beta=1."
+        )
+    epilogue = _Epilogue(alpha, beta, c, bias, activation)
+    allowed = limits(precision, int(a.shape[-1]), operands)
     if actual.ndim == 3:
         return _batched(
             actual, a, b, shapes, precision=precision, alpha=alpha, beta=beta, c=c, bias=bias, activation=activation,
             name=name,
         )  # fmt: skip
-    if actual.ndim != 2 or a.ndim != 2 or b.ndim != 2 or shapes[0] != (shapes[1][0], shapes[2][1]):
-        raise UsageError(
-            f"actual, a, b: shapes {shapes[0]}, {shapes[1]} and {shapes[2]} are no (M, N), (M, K), (K, N)."
-        )
-    if beta and c is None:
-        raise UsageError(f"beta: {beta}, but there is no c; give c=, or leave beta at 0.")
     M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
-    allowed = limits(precision, K, operands)
     result = Closeness(name, precision, (M, N, K), allowed, out)
     search = _Search(result, actual, a, b, epilogue, operands)
     for block in reference_blocks(a, b):
@@ -336,14 +345,31 @@ def closeness(
     return result
 
 
+_CALL = Call("assert_close")
+
+
+def _check_numbers(argument: str, x: Any) -> None:
+    """Checks that something is a matrix whose numbers can be read."""
+    if x is not None:
+        check_matrix(_CALL, argument, x)
+        if getattr(x, "is_meta", False):
+            raise UsageError(f"{argument}: on device meta it has no numbers to compare; give one that has.")
+
+
+def _check_product(actual: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    """Checks that shapes are those of a product of matrices or of a batch of them."""
+    many = len(actual) == 3
+    if {len(actual), len(a), len(b)} - {2 + many} or not (
+        actual[:-1] == a[:-1] and a[-1] == b[-2] and b[-1] == actual[-1] and b[:-2] == a[:-2]
+    ):
+        wanted = "(B, M, N), (B, M, K), (B, K, N)" if many else "(M, N), (M, K), (K, N)"
+        raise UsageError(f"actual, a, b: shapes {actual}, {a} and {b} are no {wanted}.")
+
+
 def _batched(actual: Any, a: Any, b: Any, shapes: tuple[Any, ...], **how: Any) -> Closeness:
-    if a.ndim != 3 or b.ndim != 3 or len({shapes[0][0], shapes[1][0], shapes[2][0]}) > 1:
-        raise UsageError(
-            f"actual, a, b: shapes {shapes[0]}, {shapes[1]} and {shapes[2]} are no (B, M, N), (B, M, K), (B, K, N)."
-        )
     name, c = how.pop("name"), how.pop("c")
     found = [
-        closeness(actual[i], a[i], b[i], name=f"{name}[{i}]", c=c[i] if c is not None and c.ndim == 3 else c, **how)
+        closeness(actual[i], a[i], b[i], name=f"{name}[{i}]", c=None if c is None else c[i], **how)
         for i in range(shapes[0][0])
     ]
     wrong = [one for one in found if not one.passed]
