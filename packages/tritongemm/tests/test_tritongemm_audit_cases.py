@@ -69,7 +69,14 @@ def test_a_right_softmax_passes_with_its_algebra_not_applicable():
     ("mistake", "words"),
     [
         ("no max", ["NaN or infinity in", "a softmax do whose maximum is not subtracted first", "right as drawn"]),
-        ("mask tail missing", ["right where columns is a multiple of 16", "a tail is handled wrongly", "no rounding"]),
+        (
+            "mask tail missing",
+            [
+                "Of the sizes tried, it is right where columns is a multiple of 16 (16, 48)",
+                "a tail is handled wrongly",
+                "no rounding",
+            ],
+        ),
         ("fp16 sum", ["The formula is right", "It is rounding", "tl.sum(p.to(tl.float16)"]),
         ("wrong scale", ["All its results are 0.5 times the right ones", "no rounding", "wrong in all"]),
     ],
@@ -119,6 +126,23 @@ def test_a_formula_that_narrow_results_hide_is_found_all_the_same():
     drawn = [m for m in result.sides[0].measured if m.spec.change == "as drawn"]
     assert all(m.accepted for m in drawn)
     assert "It is right as drawn, and wrong with inputs tiny" in told(result)
+
+
+def test_a_factor_that_the_rounding_of_results_hides_is_found_where_the_kernel_writes_to_an_array(folder, capsys):
+    for name, factor in (("right", "1.0"), ("wrong", "1.0005")):
+        text = cases.TEMPLATE.replace("y = p / tl.sum", f"y = {factor} * p / tl.sum")
+        (folder / f"{name}.py").write_text(text.replace('DISTRIBUTIONS = ["tiny", "wide"', 'DISTRIBUTIONS = ["wide"'))
+        code = main(["audit", f"{name}.py", "--device", "cpu", "--dtype", "bf16", "--no-report"])
+        assert code == (name == "wrong")
+        out = " ".join(capsys.readouterr().out.split())
+        assert ("is computed by another formula, though its rounding hides that" in out) == (name == "wrong")
+
+
+def test_how_far_two_formulas_may_differ_unseen_is_told():
+    """This kernel makes its own bf16 results, whose rounding nobody can take away."""
+    result = audit(lambda x, w: ck.rms_norm(x, w, "none"), rms_norm, norm_inputs, dtype="bf16", varied=["x"])
+    assert {(m.stored, m.resolution) for m in result.sides[0].measured} == {("bf16", 4 * 2.0**-8)}
+    assert "both agree to 1.6 % (results are stored in bf16" in " ".join(result.verdict.limitations)
 
 
 def keys_and_queries(rng, queries=16, keys=40):
@@ -344,6 +368,46 @@ def test_errors_that_have_a_direction_grow_like_the_length():
     assert growth.slope(growth.lengths, growth.own) > 0.75
     if result.status != "FAIL":
         assert "they have a direction" in " ".join(result.verdict.limitations)
+
+
+def shape_trial(output, wrong, *, seed=0, **sizes):
+    """A trial of fp32 results of which some are wrong."""
+    golden = np.random.default_rng(seed).standard_normal(wrong.shape)
+    own = np.where(wrong, golden + 1, golden.astype(np.float32).astype(float))
+    return measure(Spec("as drawn", sizes, seed=seed), output, Values(own, "fp32"), None, golden, golden)
+
+
+def failures(*measured, **tiles):
+    side = Side("A", "k", softmax, measured=list(measured))
+    case = SimpleNamespace(tiles=tiles, sizes={"n": 4})
+    return " ".join(judge_kernel(case, KernelAlgebra(SAME, "it"), [side], (), 1, 1).failures)
+
+
+def test_a_size_that_is_right_with_another_seed_is_not_both_right_and_wrong():
+    bad, good = np.eye(4, dtype=bool), np.zeros((4, 4), bool)
+    told = failures(shape_trial("y", bad), shape_trial("y", good, seed=1), shape_trial("y", good, n=5))
+    assert "It is wrong at n = 4, and right at n = 5. At some of these sizes the inputs of another seed give" in told
+
+
+def test_whole_tiles_of_one_size_only_are_no_proof_of_a_tail():
+    bad, good = np.ones((4, 4), bool), np.zeros((4, 4), bool)
+    told = failures(shape_trial("y", bad), shape_trial("y", good, n=8), shape_trial("y", bad, n=9), n=8)
+    assert "right where n is a multiple of 8 (8) and wrong everywhere else: a tail, or more than one tile, is" in told
+
+
+def test_wrong_values_of_an_output_of_four_dimensions_have_its_indices():
+    wrong = np.zeros((2, 3, 6, 5), bool)
+    wrong[1, 2, 4:] = wrong[1, 0, 4:] = True
+    told = failures(shape_trial("y", wrong))
+    assert "Wrong are from row 4 on at y[1, 0], and some in 2 of 6 such matrices." in told
+
+
+def test_the_same_is_said_once_of_several_trials():
+    outputs = [Values(np.zeros((3, 2)), "fp32")] * 7
+    several = [measure(Spec("t", {"n": 1 + i % 6}), "y", x, None, np.zeros(3), None) for i, x in enumerate(outputs)]
+    told = failures(*several)
+    assert told.count("its shape is (3, 2)") == 1
+    assert "at n = 1; n = 2; n = 3; n = 4 and 2 other places." in told
 
 
 def test_what_is_refused_at_larger_sizes_only_is_a_fail():

@@ -23,6 +23,8 @@ from tritongemm.tables import counted, figure, short
 _BIASED_SLOPE = 0.75
 _FACTORS = (-1.0, 2.0, 0.5, 4.0, 0.25, 3.0, 1 / 3, 8.0, 0.125)
 _NOTICEABLE = 1.25
+# Places that are listed of what is said of several.
+_PLACES = 4
 # A ratio of results that is as close to 1 is no factor but an error.
 _A_FACTOR = 1e-3
 
@@ -67,11 +69,11 @@ def _judge_side(v: Verdict, case: Case, side: Any) -> None:
         return
     if side.out_of_bounds:
         v.failures.append(f"{name} reaches outside its arrays at {side.out_of_bounds}")
-    for m in side.measured:
-        if m.problem:
-            v.failures.append(f"{name}: of {m.output!r} {m.problem}.")
-    for spec, reason in side.refused:
-        v.limitations.append(f"{name} was not measured at {_place(case, spec)} ({spec.why}): {reason}.")
+    problems = _grouped([((m.output, m.problem), _place(case, m.spec)) for m in side.measured if m.problem])
+    for (output, problem), places in problems.items():
+        v.failures.append(f"{name}: of {output!r} {problem}, at {places}.")
+    for reason, places in _grouped([(r, f"{_place(case, s)} ({_told(s)})") for s, r in side.refused]).items():
+        v.limitations.append(f"{name} was not measured at {places}: {reason}.")
     measured = [m for m in side.measured if not m.problem]
     if not measured:
         if not side.measured and not side.out_of_bounds:
@@ -194,17 +196,22 @@ def _where(case: Case, mine: list[Measured], wrong: list[Measured]) -> str:
         whole: list[Measured] = []
         cut: list[Measured] = []
         for m in drawn:
-            n = {**case.sizes, **m.spec.sizes}[name]
+            n = _sizes(case, m.spec)[name]
             (whole if n % tile == 0 else cut).append(m)
         if whole and cut and all(m.accepted for m in whole) and not any(m.accepted for m in cut):
+            whole_sizes = sorted({_sizes(case, m.spec)[name] for m in whole})
+            tried = ", ".join(f"{n:,}" for n in whole_sizes)
+            else_too = ", or more than one tile," if max(whole_sizes) <= tile else ""
             return (
-                f"It is right where {name} is a multiple of {tile} and wrong everywhere else: a tail is handled "
-                "wrongly."
+                f"Of the sizes tried, it is right where {name} is a multiple of {tile} ({tried}) and wrong everywhere "
+                f"else: a tail{else_too} is handled wrongly."
             )
-    fine = [_place(case, m.spec) for m in drawn if m.accepted]
     broken = list(dict.fromkeys(_place(case, m.spec) for m in bad))
-    right = f", and right at {'; '.join(dict.fromkeys(fine[:3]))}" if fine else ""
-    return f"It is wrong at {'; '.join(broken[:4])}{right}."
+    good = list(dict.fromkeys(_place(case, m.spec) for m in drawn if m.accepted))
+    fine = [place for place in good if place not in broken]
+    right = f", and right at {'; '.join(fine[:3])}" if fine else ""
+    seeds = " At some of these sizes the inputs of another seed give right results." if len(fine) < len(good) else ""
+    return f"It is wrong at {'; '.join(broken[:4])}{right}.{seeds}"
 
 
 def _pattern(m: Measured) -> str:
@@ -222,20 +229,50 @@ def _pattern(m: Measured) -> str:
                 factor = f"{known:.4g}" if known is not None else f"{ratio:.5g}"
                 said = f"All its results are {factor} times the right ones: a scale is wrong or applied twice. "
     if m.wrong.any() and not m.wrong.all():
-        flat = m.wrong.reshape(-1, m.wrong.shape[-1]) if m.wrong.ndim else m.wrong.reshape(1, 1)
-        said += f"Wrong are {roughly(flat)}."
+        said += f"Wrong are {_region(m.wrong, m.output)}."
     return said.strip()
+
+
+def _region(wrong: Any, output: str) -> str:
+    """Where wrong values lie; of outputs of more than two dimensions, in the first of its matrices that has some."""
+    if wrong.ndim <= 2:
+        return roughly(np.atleast_2d(wrong))
+    some = np.argwhere(wrong.any(axis=(-2, -1)))
+    first = tuple(int(i) for i in some[0])
+    at = ", ".join(str(i) for i in first)
+    matrices = math.prod(wrong.shape[:-2])
+    return f"{roughly(wrong[first])} at {output}[{at}], and some in {len(some):,} of {matrices:,} such matrices"
+
+
+def _sizes(case: Case, spec: Any) -> dict[str, int]:
+    return {**case.sizes, **spec.sizes}
 
 
 def _place(case: Case, spec: Any) -> str:
     if spec.why == OWN_INPUTS:
         return "the sizes of the file"
-    sizes = {**case.sizes, **spec.sizes}
+    sizes = _sizes(case, spec)
     return ", ".join(f"{k} = {n}" for k, n in sizes.items()) or "its size"
 
 
+def _grouped(found: Sequence[tuple[Any, str]]) -> dict[Any, str]:
+    """The places of everything that is said of several, in words."""
+    places: dict[Any, list[str]] = {}
+    for what, place in found:
+        places.setdefault(what, []).append(place)
+    different = {what: list(dict.fromkeys(p)) for what, p in places.items()}
+    return {
+        what: "; ".join(p[:_PLACES]) + (f" and {counted(len(p) - _PLACES, 'other place')}" if len(p) > _PLACES else "")
+        for what, p in different.items()
+    }
+
+
+def _told(spec: Any) -> str:
+    return str(spec.why) if spec.change == GIVEN else f"inputs {spec.change}"
+
+
 def _how(m: Measured) -> str:
-    return m.spec.why if m.spec.change == GIVEN else f"inputs {m.spec.change}"
+    return _told(m.spec)
 
 
 def _judge_algebra(
@@ -243,7 +280,7 @@ def _judge_algebra(
 ) -> None:
     name = _named(sides[0])
     right = formula_known and not formula_differs
-    exact = " Without rounding, in float64, both agree." if right else ""
+    exact = f" Without rounding, in float64, both agree{_resolution(sides)}." if right else ""
     if a.status == SAME:
         v.sentences.insert(0, f"Same algebra: {name} and {a.against} have identical payloads.{exact}")
     elif a.status == DIFFERENT and a.excused:
@@ -251,8 +288,8 @@ def _judge_algebra(
     elif a.status == DIFFERENT and right:
         own = payloads_of_its_own(sides[0].operations, a.unsanitised)
         v.limitations.append(
-            f"Payloads of {name} and {a.against} differ, though both agree in float64 without rounding, so that they "
-            f"say nothing here: {own}."
+            f"Payloads of {name} and {a.against} differ, though both agree in float64 without rounding"
+            f"{_resolution(sides)}, so that they say nothing here: {own}."
         )
     elif a.status == DIFFERENT and not formula_known and _accepted(sides[0]):
         said = (
@@ -276,6 +313,20 @@ def _judge_algebra(
         v.limitations.append(f"Payloads: unknown ({a.reason}).{exact}")
     if a.unsanitised and not (a.status == DIFFERENT and (right or not formula_known)):
         v.limitations.append(f"The payloads do not cover {', '.join(a.unsanitised)}.")
+
+
+def _resolution(sides: Sequence[Any]) -> str:
+    """How far two formulas may differ unseen, where results are narrow even without rounding; after "agree"."""
+    known = [m for m in sides[0].measured if m.formula is not None]
+    if not known:
+        return ""
+    m = max(known, key=lambda m: m.resolution)
+    if m.resolution < _A_FACTOR:
+        return ""
+    return (
+        f" to {figure(100 * m.resolution, 2)} % (results are stored in {m.stored}, so that smaller differences are not "
+        "seen; --dtype fp32 shows them)"
+    )
 
 
 def _accepted(side: Any) -> bool:

@@ -93,6 +93,8 @@ class Measured:
         formula: Largest difference from float64 when the kernel runs without rounding, as a multiple of what the
             roundings of stored values explain; above 1 it is another formula. None if not known.
         formula_error: The same, relative to the results' size.
+        resolution: The smallest difference from float64, relative to a result, that counts as another formula.
+        stored: The type that results are rounded to even there.
         wrong: Where errors are beyond all tolerance, for a diagnosis.
         values: The kernel's results, and golden ones, of a small trial.
         problem: Why there is nothing to measure: another shape or type.
@@ -118,6 +120,8 @@ class Measured:
     problem: str = ""
     library_dtype: str = ""
     usual: float = 0.0
+    resolution: float = 0.0
+    stored: str = ""
 
     @property
     def reference_text(self) -> str:
@@ -170,10 +174,11 @@ def measure(
     golden: Array,
     moved: Array | None,
     tolerance: Tolerance | None = None,
-    exact: Array | None = None,
+    exact: Values | None = None,
     keep: bool = False,
     several: bool = False,
     usual: float = 0.0,
+    golden_dtype: str = "fp64",
 ) -> Measured:
     """Measures one output.
 
@@ -185,10 +190,11 @@ def measure(
         golden: The reference's in float64.
         moved: ... with every input moved by one rounding of fp32.
         tolerance: The test whose failures are counted; torch.testing's of the type if not given.
-        exact: The kernel's results when it runs without rounding.
+        exact: The kernel's results when it runs without rounding, and the type that they are stored in then.
         keep: Whether to keep the values.
         several: Whether several kernels hand results to each other, which rounds them also where nothing else does.
         usual: Root mean square of the results as drawn.
+        golden_dtype: Type of the float64 reference's results, another one where it converts them.
 
     Returns:
         The figures.
@@ -223,7 +229,10 @@ def measure(
         between = 0.0
         if several:
             between = ALLOWED_RATIO * max(float(shift.max(initial=0.0)), theirs.largest if theirs else 0.0)
-        share, error = _formula(exact, golden, usable, shift + between, kind)
+        # Rounded by whichever of the two is narrower.
+        kinds = [ELEMENTS[n] for n in (exact.dtype if exact else dtype, golden_dtype) if n in ELEMENTS]
+        stored = max(kinds, key=lambda e: e.format.unit_roundoff)
+        share, error = _formula(exact.values if exact else None, golden, usable, shift + between, stored.format)
         norm = float(np.sqrt(np.mean(size[usable] ** 2))) if usable.any() else 0.0
         worst = _worst(own.values, golden, difference, finite, shift)
         allowed = ALLOWED_RATIO * (shift + (np.abs(library.values - golden) if theirs and library else 0.0))
@@ -236,6 +245,8 @@ def measure(
         worst, share, error, wrong,
         (own.values, golden) if keep else (np.zeros(0), np.zeros(0)),
         library_dtype=library.dtype if library is not None and library.dtype != dtype else "",
+        resolution=_FORMULA_ROUNDINGS * stored.format.unit_roundoff,
+        stored=stored.name,
         usual=usual,
     )  # fmt: skip
 

@@ -263,6 +263,14 @@ def call(side: Callable[..., Any], inputs: Inputs, gradients: tuple[str, ...] = 
     return {name: _value(x) for name, x in (floats or outputs).items()}
 
 
+def names_taken(side: Callable[..., Any], inputs: Inputs) -> frozenset[str]:
+    """The inputs that a call of a side would take; all where it does not tell."""
+    parameters = _parameters(side)
+    if parameters is None or any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return frozenset(inputs)
+    return frozenset(p.name for p in parameters) & frozenset(inputs) or frozenset(inputs)
+
+
 def _called(side: Callable[..., Any], given: Inputs) -> Any:
     try:
         with redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
