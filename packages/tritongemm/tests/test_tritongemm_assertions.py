@@ -391,6 +391,17 @@ def test_a_mistake_in_the_epilogue_is_named_and_not_taken_for_another_precision(
 
 
 @pytest.mark.parametrize("out", [np.float16, np.float32], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("form", ["tanh", "sigmoid"])
+def test_other_forms_of_gelu_are_named(form, out):
+    a, b, _, bias = _parts(out, 0.3)
+    x = a.astype(float) @ b.astype(float) + bias
+    forms = {"tanh": 2 / math.sqrt(math.pi / 2) * (x + 0.044715 * x**3), "sigmoid": 1.702 * x}
+    got = (x / (1 + np.exp(-forms[form]))).astype(out)
+    said = message(got, a, b, bias=bias, activation="gelu")
+    assert f"the {form} form of gelu was applied instead of gelu" in said
+
+
+@pytest.mark.parametrize("out", [np.float16, np.float32], ids=lambda t: t.__name__)
 def test_a_constant_factor_is_named(out):
     a, b, _, bias = _parts(out)
     product = a.astype(float) @ b.astype(float)
@@ -404,7 +415,7 @@ def test_truncated_results_are_neither_another_epilogue_nor_scaled():
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(0, 1, (64, 64)).astype(np.float16) for _ in range(2))
     cut = np.asarray(numfmt.FP16.round(a.astype(float) @ b.astype(float), rounding="toward_zero"))
-    assert "epilogue" not in message(cut.astype(np.float16), a, b)
+    assert "another precision: the results were truncated to their type" in message(cut.astype(np.float16), a, b)
 
 
 @pytest.mark.parametrize(("fmt", "step"), [("bf16", 1), ("bf16", 32), ("fp16", 16)])

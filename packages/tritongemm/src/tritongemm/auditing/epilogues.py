@@ -28,6 +28,10 @@ def _gelu_tanh(x: Array) -> Array:
     return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
 
 
+def _gelu_sigmoid(x: Array) -> Array:
+    return np.asarray(x / (1 + np.exp(-1.702 * x)))
+
+
 def _silu(x: Array) -> Array:
     return np.asarray(x / (1 + np.exp(-x)))
 
@@ -54,7 +58,11 @@ ACTIVATIONS = {
     "gelu": Activation(_gelu, 1.13, 8.0),
     "silu": Activation(_silu, 1.1, 8.0),
 }
-_OTHERS = {**{name: found.of for name, found in ACTIVATIONS.items()}, "the tanh form of gelu": _gelu_tanh}
+_OTHERS = {
+    **{name: found.of for name, found in ACTIVATIONS.items()},
+    "the tanh form of gelu": _gelu_tanh,
+    "the sigmoid form of gelu": _gelu_sigmoid,
+}
 
 
 @dataclass(frozen=True)

@@ -269,6 +269,15 @@ def _operands_rounded(w: Wrong) -> Symptom | None:
     return Symptom(PRECISION, text)
 
 
+def _result_cut(w: Wrong) -> Symptom | None:
+    if w.value.size < _FEW or w.out.mantissa_bits >= _NARROW:
+        return None
+    cut = np.asarray(w.out.round(w.golden, rounding="toward_zero"), np.float64)
+    if not _rms(w.value - cut) <= _EXPLAINED * _rms(w.value - w.golden):
+        return None
+    return Symptom(PRECISION, "the results were truncated to their type, not rounded to the nearest")
+
+
 def _result_rounded(w: Wrong) -> Symptom | None:
     error = np.abs(w.value - w.golden)
     for name in ("fp8e4m3fn", "bf16", "fp16", "tf32"):
@@ -334,6 +343,7 @@ _GUESSES: tuple[Callable[[Wrong], Symptom | None], ...] = (
     _part_of_k,
     _misplaced,
     _any_factor,
+    _result_cut,
     _operands_rounded,
     _result_rounded,
     _narrow_sum,
