@@ -255,12 +255,17 @@ def _audit(options: argparse.Namespace) -> int:
     case = _adapter(options)
     result = _audit_pair(options) if case is None else _audit_case(options, case)
     worse: list[str] = []
+    refused: UsageError | None = None
     if before is not None:
         from tritongemm.auditing.baseline import compare_with
 
-        found = compare_with(options.baseline, before, result.as_dict())
-        worse = found.worse
-        result = result.beside(found.sentences())
+        try:
+            found = compare_with(options.baseline, before, result.as_dict())
+        except UsageError as error:  # told at the end: what this audit found is not lost for a wrong file
+            refused = error
+        else:
+            worse = found.worse
+            result = result.beside(found.sentences())
     summary = [textwrap.fill(s, WIDTH, break_on_hyphens=False) for s in result.document.summary]
     print("\n".join([result.status, *summary]) if options.quiet else result)
     if not options.no_report:
@@ -269,6 +274,8 @@ def _audit(options: argparse.Namespace) -> int:
         except OSError as error:
             raise UsageError(_no_report(options.out, error.strerror or str(error))) from error
         print(f"\nReport: {page} and {data}")
+    if refused is not None:
+        raise refused
     return 1 if worse else int(result.exit_code)
 
 
