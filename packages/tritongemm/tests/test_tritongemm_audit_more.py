@@ -403,6 +403,34 @@ def test_other_distributions_bring_out_what_usual_numbers_hide():
     assert "flush subnormals" not in told(imprecise)
 
 
+def without_nan(a, b):
+    return np.where(np.isnan(a), 0, a).astype(a.dtype) @ b
+
+
+def without_infinity(a, b):
+    return np.clip(a, -1e38, 1e38) @ np.clip(b, -1e38, 1e38)
+
+
+def spreading(a, b):
+    return (a @ b + 0 * a.sum()).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (without_nan, "it loses NaN: 8 of 8 results that a NaN goes into are none"),
+        (without_infinity, "results that an infinity goes into are others"),
+        (spreading, "NaN or infinity in other rows and columns reaches 42 of 42 results"),
+        (product, ""),
+    ],
+)
+def test_nan_and_infinity_among_the_operands_reach_what_they_should(function, words):
+    result = audit(function, "blocked", **SMALL, choices_b=TILES)
+    assert result.status == "PASS WITH LIMITATIONS", told(result)
+    assert words in told(result)
+    assert list(result.rounding.specials) == (["A"] if words else [])
+
+
 LARGER = {**SMALL, "M": 200, "N": 210, "K": 65}
 
 
@@ -427,6 +455,7 @@ def test_distributions_that_did_not_fit_into_the_time_are_not_covered():
     result = audit("blocked", "blocked", **{**SMALL, "max_time": 1e-6}, choices_a=TILES, choices_b=TILES)
     assert result.rounding.unswept == list(SWEEP)
     assert f"Operands of other distributions ({', '.join(SWEEP)}) were not tried" in told(result)
+    assert "NaN and infinity among the operands were not tried" in told(result)
     assert audit("blocked", "blocked", **SMALL, choices_a=TILES, choices_b=TILES).rounding.unswept == []
 
 

@@ -20,6 +20,7 @@ from tritongemm.auditing.explanation import Contrast, Identified, identify, layo
 from tritongemm.auditing.growth import Growth, measure_growth
 from tritongemm.auditing.implied_orders import AnyOrder, ModeOrder, Order
 from tritongemm.auditing.sampling import AT_RISK, RANDOM, Rectangle, Survey, most_at_risk, rectangles, survey
+from tritongemm.auditing.specials import lost_specials
 from tritongemm.auditing.sweep import Swept, sweep
 from tritongemm.auditing.symptoms import PRECISION
 from tritongemm.matrices import DTYPES
@@ -59,6 +60,7 @@ class RoundingEvidence:
         chain_outputs: Outputs that the serial chain was simulated for.
         growth: How the errors of both grow with K.
         swept: Errors under other distributions of the operands.
+        specials: By kernel letter, what it does with NaN and infinity otherwise than a product; None if not tried.
         unswept: Names of the distributions that were not tried, for want of time.
         judged_by: By kernel letter, the report of the precision mode that it was declared to have.
         precision: By kernel letter, which precision its floats look like, if they are further off than they may be.
@@ -81,6 +83,7 @@ class RoundingEvidence:
     growth: list[Growth] = field(default_factory=list)
     swept: list[Swept] = field(default_factory=list)
     unswept: list[str] = field(default_factory=list)
+    specials: Mapping[str, tuple[str, ...]] | None = None
     judged_by: dict[str, str] = field(default_factory=dict)
     precision: dict[str, str] = field(default_factory=dict)
     overwritten: dict[str, str] = field(default_factory=dict)
@@ -348,6 +351,8 @@ def _sweep(
 ) -> None:
     size = (setting.a.shape[0], setting.b.shape[1], setting.a.shape[1])
     orders = {k: v.order for k, v in evidence.identified.items()}
+    if time.monotonic() < deadline:
+        evidence.specials = lost_specials(contestants, device, size, setting.dtypes, setting.seed)
     evidence.swept, evidence.unswept = sweep(
         contestants, device, orders, setting.bound_of, size, setting.dtypes, setting.modes, setting.seed,
         deadline, show,

@@ -11,8 +11,9 @@ tenth of the results are too large for the output's type.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tritongemm.accuracy import ErrorReport
 from tritongemm.auditing.algebra import ESSENTIAL, NO_FPSAN, NOT_APPLICABLE, AlgebraEvidence
@@ -91,6 +92,10 @@ def judge(
     if rounding is None:
         v.doubts.append(f"The kernels' floats could not be computed: {problem}")
     else:
+        # What payloads prove of a conversion is not guessed at from the size of errors.
+        proved = {k for k in algebra.imprecise if "is converted to" in algebra.absent[k]}
+        looks = {k: text for k, text in rounding.precision.items() if k not in proved}
+        rounding = replace(rounding, precision=looks)
         wrong = {c.letter for c in contestants if any(t.away(c.letter) for t in algebra.trials)}
         _judge_rounding(v, contestants, rounding, wrong)
         if algebra.status != "different":
@@ -268,6 +273,10 @@ def _judge_rounding(
                 f"gives its bits in all {found.outputs:,} outputs of a sample, but not in {found.refuted} of "
                 f"{found.contrasted} where A and B differ. The bound it is held to is that order's."
             )
+    if e.specials is not None:
+        _judge_specials(v, contestants, e.specials)
+    elif not wrong:
+        v.limitations.append("NaN and infinity among the operands were not tried, for want of time (--max-time).")
     if e.unswept:
         v.limitations.append(
             f"Operands of other distributions ({', '.join(e.unswept)}) were not tried, for want of time (--max-time)."
@@ -276,6 +285,16 @@ def _judge_rounding(
         v.limitations.append(
             f"Only {e.evaluated:,} of {e.planned:,} sampled outputs fitted into the time (--max-time)."
         )
+
+
+def _judge_specials(
+    v: Verdict, contestants: tuple[Contestant, Contestant], specials: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Says what kernels do with NaN and infinity among the operands otherwise than a product does."""
+    for c in contestants:
+        for text in specials.get(c.letter, ()):
+            # No failure: some kernels do so on purpose, and modes that split their operands make NaN of infinity.
+            v.limitations.append(f"{c.letter} ({c.name}): with NaN and infinity among the operands {text}.")
 
 
 def _two_orders(e: RoundingEvidence) -> str:
@@ -404,7 +423,11 @@ def _compare(v: Verdict, contestants: tuple[Contestant, Contestant], e: Rounding
             v.sentences.append(f"Both add as {order.describe()}{_hidden(a.dtype)}.")
         return
     narrow = a.dtype != "fp32"
+    unequal = f"Their floats differ in {e.evaluated - e.equal:,} of {e.evaluated:,} outputs"
     by = {"A": a.rms_out if narrow else a.rms_scaled, "B": b.rms_out if narrow else b.rms_scaled}
+    if any(map(math.isnan, by.values())):
+        v.sentences.append(f"Rounding: {unequal[0].lower()}{unequal[1:]}, and not both have finite ones to compare.")
+        return
     better, worse = (first, second) if by["A"] <= by["B"] else (second, first)
     low, high = by[better.letter], by[worse.letter]
     figures = f"rms {figure(low)} against {figure(high)} " + (f"roundings of {a.dtype}" if narrow else "u·sum|p|")
@@ -417,10 +440,7 @@ def _compare(v: Verdict, contestants: tuple[Contestant, Contestant], e: Rounding
             f"Rounding: {better.letter} ({better.name}) is {ratio} more accurate than {worse.letter} ({worse.name}): "
             f"{figures}."
         )
-    v.sentences.append(
-        f"Their floats differ in {e.evaluated - e.equal:,} of {e.evaluated:,} outputs, by "
-        f"{figure(e.largest_difference)} at most."
-    )
+    v.sentences.append(f"{unequal}, by {figure(e.largest_difference)} at most.")
     for c in contestants:
         found = e.identified[c.letter]
         if found.order is not None and not found.refuted:
