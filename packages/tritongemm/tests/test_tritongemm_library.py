@@ -690,3 +690,32 @@ def test_a_prepared_operand_breaks_the_graph_of_a_compiled_program():
     assert torch.equal(torch.compile(lambda a: tritongemm.mm(a, prepared), backend="eager")(a), want)
     with pytest.raises(torch._dynamo.exc.Unsupported, match="prepared operands are not compiled; give b itself"):
         torch.compile(lambda a: tritongemm.mm(a, prepared), backend="eager", fullgraph=True)(a)
+
+
+def test_a_guard_stands_aside_in_compiled_programs_too():
+    a, b = random(4, 64), random(64, 8, seed=1)
+    a[:, 1:20] *= 2.0**-40  # too small for parts: the guard computes in another mode
+
+    def product(x):
+        return tritongemm.mm(x, b, precision="fp16x3")
+
+    def inside(x):
+        before = product(x)
+        with tritongemm.unguarded():
+            aside = product(x)
+        return before, aside, product(x)
+
+    want = inside(a)
+    assert not torch.equal(want[0], want[1])
+    for got, wanted in zip(torch.compile(inside, backend="aot_eager")(a), want, strict=True):
+        assert same_bits(got, wanted)
+    torch._dynamo.reset()  # forgets the graphs around the breaks
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="around the call of the compiled function"):
+        torch.compile(inside, backend="aot_eager", fullgraph=True)(a)
+    torch._dynamo.reset()
+    around = torch.compile(product, backend="aot_eager", fullgraph=True)
+    for _ in range(2):
+        assert same_bits(around(a), want[0])
+        with tritongemm.unguarded():
+            assert same_bits(around(a), want[1])
+    assert tritongemm.emulation.guarded()

@@ -395,7 +395,9 @@ def scaled_mm(
     Args:
         a: (M, K) fp8 matrix.
         b: (K, N) fp8 matrix.
-        scale_a: fp32: one number, (M, 1) per row, or (M, K/128) per row and 128 columns.
+        scale_a: fp32: one number, (M, 1) per row, or (M, K/128) per row and 128 columns. Scales are multiplied with each
+            other first, in fp32: scale_a·scale_b must be within its range, or results are infinite (from 2**128 on) or
+            lose bits (below 2**-126) that the operands would have brought back.
         scale_b: fp32: one number, (1, N) per column, or (K/128, N/128) per block.
         bias: (N,) array.
         out: (M, N) matrix to write to.
@@ -639,10 +641,10 @@ def _called(
 ) -> Any:
     """A product of matrices or batches, for the function that was called: the ways it can take."""
     if eager.compiling():
-        if is_prepared(b):
+        if _uncompilable(b, settings[1]):
             from tritongemm import library
 
-            return library.prepared(call, a, b, c, bias, out, settings)
+            return library.uncompiled(call, a, b, c, bias, out, settings, deterministic)
         return _traced(a, b, c, bias, out, settings)
     result = eager.quick(a, b, c, bias, out, settings)
     if result is not None:
@@ -655,6 +657,15 @@ def _called(
     check_kinds(call, {"a": a, "b": b, "c": c, "bias": bias, "out": out})
     (check_matrices if settings[0] == 2 else check_batches)(call, a, b)
     return _product(call, a, b, c, bias, out, settings)
+
+
+def _uncompilable(b: Any, precision: Any) -> bool:
+    """Whether no operator can stand for a product: b is prepared, or a guard stands aside in what is compiled only."""
+    # torch.compile would take note of what `is_prepared` looks up, which importing this module changes.
+    from tritongemm import emulation
+
+    aside = precision in ("fp16x3", "int8x6", "portable") and emulation.traced_unguarded()
+    return aside or isinstance(b, emulation.Prepared)
 
 
 def _product(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:

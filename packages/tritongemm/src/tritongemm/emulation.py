@@ -41,6 +41,7 @@ import numpy as np
 
 import numfmt
 from numfmt import matrix_units
+from tritongemm import eager
 from tritongemm.elements import element_named, element_of, is_typed
 from tritongemm.errors import Unavailable, UsageError
 from tritongemm.matrices import is_cuda, is_torch
@@ -280,14 +281,20 @@ def guarded() -> bool:
 def unguarded() -> Iterator[None]:
     """Emulated products of this thread stay in the mode that was asked for, whatever the data cost.
 
-    Inf and NaN are still treated as fp32 arithmetic treats them, and `auto` still chooses.
+    Inf and NaN are still treated as fp32 arithmetic treats them, and `auto` still chooses. Inside of a function that
+    torch.compile compiles it breaks the graph; around the call of one it does not.
     """
-    before = guarded()
-    _guard.on = False
+    before = guarded(), traced_unguarded()
+    _guard.on, _guard.traced = False, eager.compiling()
     try:
         yield
     finally:
-        _guard.on = before
+        _guard.on, _guard.traced = before
+
+
+def traced_unguarded() -> bool:
+    """Whether this thread is inside of an `unguarded` that torch.compile is tracing."""
+    return bool(getattr(_guard, "traced", False))
 
 
 # ---------------------------------------------------------------------------------------------------------- arithmetic

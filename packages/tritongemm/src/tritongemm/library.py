@@ -145,12 +145,19 @@ def scaled_product(
     return torch.ops.tritongemm.scaled_product(a, b, scale_a, scale_b, c, bias, *more)
 
 
-@torch.compiler.disable(reason="tritongemm: prepared operands are not compiled; give b itself")  # type: ignore[untyped-decorator]
-def prepared(*arguments: Any) -> Any:
-    """A product with a prepared operand, which is no tensor: torch.compile breaks its graph for it."""
+_UNCOMPILED = (
+    "tritongemm: prepared operands are not compiled; give b itself. Nor are products inside of unguarded(); put that "
+    "around the call of the compiled function."
+)
+
+
+@torch.compiler.disable(reason=_UNCOMPILED)  # type: ignore[untyped-decorator]
+def uncompiled(*arguments: Any) -> Any:
+    """A product that no operator can stand for, as b is no tensor or a guard is told to stand aside: torch.compile
+    breaks its graph for it."""
     from tritongemm import api
 
-    return api._prepared(*arguments)
+    return api._called(*arguments)
 
 
 _RECIPE = (
