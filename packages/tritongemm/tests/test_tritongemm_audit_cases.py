@@ -403,11 +403,14 @@ def test_wrong_values_of_an_output_of_four_dimensions_have_its_indices():
 
 
 def test_the_same_is_said_once_of_several_trials():
-    outputs = [Values(np.zeros((3, 2)), "fp32")] * 7
-    several = [measure(Spec("t", {"n": 1 + i % 6}), "y", x, None, np.zeros(3), None) for i, x in enumerate(outputs)]
-    told = failures(*several)
-    assert told.count("its shape is (3, 2)") == 1
-    assert "at n = 1; n = 2; n = 3; n = 4 and 2 other places." in told
+    outputs = [Values(np.zeros((n, 2)), "fp32") for n in (3, 4, 5)]
+    told = failures(*[measure(Spec("t", {"n": len(x.values)}), "y", x, None, np.zeros(3), None) for x in outputs])
+    assert told.count("its shape is") == 1
+    assert "its shape is (3, 2) and the reference's (3,), at n = 3, and likewise in 2 other trials." in told
+    side = Side("A", "k", softmax, refused=[(Spec("t", {"n": 1 + i % 6}), "no") for i in range(11)])
+    verdict = judge_kernel(SimpleNamespace(tiles={}, sizes={}), KernelAlgebra(SAME, "it"), [side], (), 1, 1)
+    said = "A (k) was not measured at n = 1 (t); n = 2 (t); n = 3 (t); n = 4 (t) and 2 other places: no."
+    assert verdict.limitations == [said]
 
 
 def test_what_is_refused_at_larger_sizes_only_is_a_fail():

@@ -594,7 +594,6 @@ class _Run:
             return ()
         base = max(2, self.case.sizes[self.case.reduced])
         found: dict[str, list[_Row]] = {}
-        usual = {m.output: m.rms for m in side.measured if m.spec.why == GIVEN}
         refused: list[Measured] = []
         for number, factor in enumerate(_GROWTH):
             self.show("growth of the errors", number / len(_GROWTH))
@@ -612,7 +611,7 @@ class _Run:
                     if m.rms and m.library:
                         own, library, least = m.own.rms, m.library.rms, max(m.library.rms, m.moved_rms)
                         found.setdefault(m.output, []).append((length, own / m.rms, library / m.rms, least / m.rms))
-                refused += [m for m in probe.measured if not m.accepted and not m.meaningless and m.output in usual]
+                refused += [m for m in probe.measured if not (m.accepted or m.meaningless or m.problem)]
         side.measured += refused  # The others would repeat what the slope says.
         return tuple(_grown(self.case.reduced, name, rows) for name, rows in found.items())
 

@@ -69,9 +69,10 @@ def _judge_side(v: Verdict, case: Case, side: Any) -> None:
         return
     if side.out_of_bounds:
         v.failures.append(f"{name} reaches outside its arrays at {side.out_of_bounds}")
-    problems = _grouped([((m.output, m.problem), _place(case, m.spec)) for m in side.measured if m.problem])
-    for (output, problem), places in problems.items():
-        v.failures.append(f"{name}: of {output!r} {problem}, at {places}.")
+    for output in dict.fromkeys(m.output for m in side.measured if m.problem):
+        first, *others = [m for m in side.measured if m.problem and m.output == output]
+        likewise = f", and likewise in {counted(len(others), 'other trial')}" if others else ""
+        v.failures.append(f"{name}: of {output!r} {first.problem}, at {_place(case, first.spec)}{likewise}.")
     for reason, places in _grouped([(r, f"{_place(case, s)} ({_told(s)})") for s, r in side.refused]).items():
         v.limitations.append(f"{name} was not measured at {places}: {reason}.")
     measured = [m for m in side.measured if not m.problem]
