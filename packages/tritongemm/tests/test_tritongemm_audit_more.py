@@ -440,6 +440,34 @@ def test_a_mistake_of_one_program_of_the_audited_grid_is_found():
     assert result.status == "FAIL", told(result)
     assert "(the audited product as a whole) 256 of 42000 outputs differ: rows 176 to 191" in told(result)
     assert "B (blocked_kernel) is the matrix product in all 11 trials" in told(result)
+    assert "only the products k < 64 of 65 are summed" in told(result)
+    assert "a K tail is dropped" not in told(result)
+
+
+def test_a_grid_of_one_program_is_no_mistake_of_tails():
+    choices = Choices(grid="1")
+    result = audit(kernels.planted_kernel, "blocked", **{**SMALL, "M": 16, "N": 16}, choices_a=choices, choices_b=TILES)
+    assert result.status == "FAIL"
+    assert "programs are missing from the grid" in told(result)
+    assert "tail is handled wrongly" not in told(result)
+
+
+def test_what_payloads_prove_of_a_conversion_is_not_guessed_at():
+    result = audit(
+        kernels.planted_kernel, "blocked", **SMALL, choices_a=Choices({"MISTAKE": "bf16 A"}), choices_b=TILES
+    )
+    assert "A is converted to a 16-bit type first" in told(result)
+    assert "looks like another precision" not in told(result)
+
+
+def test_results_that_are_all_nan_are_not_compared():
+    def nothing(a, b):
+        return np.full((a.shape[0], b.shape[1]), np.nan, np.float32)
+
+    result = audit(nothing, "blocked", **SMALL, choices_b=TILES)
+    assert result.status == "FAIL"
+    assert "nanx" not in str(result)
+    assert "by 0 at most" not in str(result)
 
 
 def test_a_grid_that_was_not_evaluated_as_a_whole_is_not_covered(monkeypatch):

@@ -115,6 +115,8 @@ def planted_kernel(
         if MISTAKE == "bf16 operands":
             x = x.to(tl.bfloat16)
             y = y.to(tl.bfloat16)
+        if MISTAKE == "bf16 A":
+            x = x.to(tl.bfloat16).to(tl.float32)
         total = tl.dot(x, y, total, input_precision="ieee")
         if MISTAKE == "fp16 sum":
             total = total.to(tl.float16).to(tl.float32)

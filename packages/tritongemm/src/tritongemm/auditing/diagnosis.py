@@ -220,12 +220,14 @@ def explanations(trial: Trial, codes: Array, c: Contestant, dtypes: tuple[str, s
     }
     elsewhere = {int(v): (int(i), int(j)) for (i, j), v in np.ndenumerate(golden)}
     wrong = np.argwhere(codes != trial.golden)
+    # A tail that is dropped is so everywhere in some rows or columns; in single tiles its length is an accident.
+    steps = tuple(c.steps()) if _whole_lines(codes, trial) else ()
     spread = wrong[:: max(1, len(wrong) // _EXPLAINED)][:_EXPLAINED]
     found: Counter[str] = Counter()
     for i, j in spread:
         terms = np.asarray(x[i] * y[:, j])
         output = _Output(
-            int(got[i, j]), terms, int(golden[i, j]), (int(i), int(j)), elsewhere, untouched, tuple(c.steps()), factors
+            int(got[i, j]), terms, int(golden[i, j]), (int(i), int(j)), elsewhere, untouched, steps, factors
         )
         found[next((text for h in _HYPOTHESES if (text := h(output))), "")] += 1
     unexplained = found.pop("", 0)
@@ -236,6 +238,12 @@ def explanations(trial: Trial, codes: Array, c: Contestant, dtypes: tuple[str, s
     )
     rest = f"; {unexplained} of {len(spread)} unexplained" if unexplained else ""
     return f"There {said}{rest}."
+
+
+def _whole_lines(codes: Array, trial: Trial) -> bool:
+    """Whether whole rows or whole columns are wrong."""
+    wrong = codes != trial.golden
+    return bool(wrong.all(axis=0).any() or wrong.all(axis=1).any())
 
 
 def rounded_operands(trial: Trial, codes: Array, dtypes: tuple[str, str], version: Any) -> str:
@@ -316,6 +324,12 @@ def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, 
         return ["It is right where rows are packed (strides of K, 1 and N, 1): a stride is ignored or swapped."]
     if not right(whole):
         return [f"It is wrong for whole tiles too (M = {whole['M']}, N = {whole['N']}, K = {whole['K']})."]
+    several = {d: 2 * tiles[d] for d in sizes}
+    if not right(several):
+        return [
+            f"It is right for one whole tile, and wrong for several (M = {several['M']}, N = {several['N']}, "
+            f"K = {several['K']}): programs are missing from the grid, or take the wrong tiles."
+        ]
     cures = [d for d in sizes if sizes[d] != whole[d] and right({**sizes, d: whole[d]})]
     if not cures:
         return ["It is right for whole tiles; more than one dimension's tail is handled wrongly."]
