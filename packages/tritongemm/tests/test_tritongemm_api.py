@@ -449,3 +449,19 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
         if "torch" in block:
             continue
         exec(compile(block, str(page), "exec"), names)
+
+
+def test_block_scales_are_promised_as_long_as_their_products_are_fp32_numbers():
+    """Products below 2**-126 lose bits, which the promise has; from 2**128 on they are infinite, which it excludes."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    from tritongemm.kernels import block_scaled
+
+    a, b = np.full((1, 256), 2.0**15, ml_dtypes.float8_e5m2), np.full((256, 1), 2.0**15, ml_dtypes.float8_e5m2)
+    scale_a, scale_b = np.full((1, 2), 1.4 * 2.0**-75, np.float32), np.full((2, 1), 1.4 * 2.0**-74, np.float32)
+    got = float(tritongemm.scaled_mm(a, b, scale_a, scale_b, out_dtype="fp32")[0, 0])
+    want = 256 * 2.0**30 * float(scale_a[0, 0]) * float(scale_b[0, 0])
+    promise = block_scaled.promise(256)
+    assert promise.relative_bound * want < abs(got - want) <= promise.relative_bound * want + promise.absolute
+    scale_a[:], scale_b[:] = 2.0**70, 2.0**60
+    tiny = [np.full(x.shape, 2.0**-16, x.dtype) for x in (a, b)]
+    assert np.isinf(tritongemm.scaled_mm(*tiny, scale_a, scale_b, out_dtype="fp32")).all()

@@ -448,3 +448,23 @@ def test_promises_and_predictions_take_what_torch_has():
 
     a, w = torch.randn(4, 8), torch.randn(8, 5)
     assert torch.equal(predict(torch._neg_view(a), w), -predict(a, w))
+
+
+@pytest.mark.parametrize(
+    ("mode", "zero", "least"),
+    [
+        ("ieee", 0.0, 2.0**-149),
+        ("tf32", 1.9 * 2.0**-137, 2.0**-136), ("tf32x3", 1.9 * 2.0**-138, 2.0**-137),
+        ("tf32_rounded", 1.9 * 2.0**-138, 2.0**-137), ("tf32_even", 2.0**-137, 1.1 * 2.0**-137),
+        ("bf16x3", 2.0**-134, 1.1 * 2.0**-134), ("bf16x6", 2.0**-134, 1.1 * 2.0**-134),
+        ("fp16x3", 0.0, 2.0**-149), ("int8x6", 0.0, 2.0**-149), ("auto", 0.0, 2.0**-149),
+    ],
+)  # fmt: skip
+def test_an_infinity_times_what_becomes_zero_is_nan(mode, zero, least):
+    infinity = np.float32([[np.inf]])
+    assert np.isnan(modes.MODES[mode].predict(infinity, np.float32([[zero]])))
+    assert modes.MODES[mode].predict(infinity, np.float32([[least]])) == np.inf
+
+
+def test_bf16x6_chained_makes_nan_of_infinities():
+    assert np.isnan(modes.MODES["bf16x6_chained"].predict(np.float32([[np.inf]]), np.float32([[1]])))

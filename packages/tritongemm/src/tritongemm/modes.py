@@ -7,9 +7,14 @@ these bits for any shape, tile, number of warps and stages. `Mode.predict` gives
 The accumulator is what is promised: the sum before scales, alpha, beta, bias, activation and the rounding to the
 result's type (`tritongemm.kernels.epilogue`). Zero sums are +0.
 
-NaN and infinities come out as fp32 arithmetic says, with one exception: `tf32` and `tf32x3` let the tensor core cut the
-last 13 bits of operands, and a NaN that nothing else tells from an infinity becomes one. NaN that arithmetic makes are
-not among these.
+NaN and infinities come out as fp32 arithmetic says, with three exceptions:
+
+- `tf32` and `tf32x3` let the tensor core cut the last 13 bits of operands, and a NaN that nothing else tells from an
+  infinity becomes one. NaN that arithmetic makes are not among these.
+- What an operand is rounded, cut or split to can be zero: below 2**-136 in `tf32`, below 2**-137 in
+  `tf32_rounded` and `tf32x3`, up to 2**-137 in `tf32_even` and up to 2**-134 in `bf16x3` and `bf16x6`. An infinity
+  times such a number is NaN.
+- `bf16x6_chained` makes NaN of every infinity: what its first part leaves of it is inf - inf.
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ its two scales: total = part·(scale_a[m, k/128]·scale_b[k/128, n/128]) + total
 part for the addition: ((1 + t)^4·(1 + 2^-13)^4·(1 + u)·(1 + gamma_parts) - 1)·P with P the sum of
 |scale_a·a·scale_b·b| and t = 33·2^-13.
 
+The product of two scales is an fp32 number of its own: from 2^128 on all that it multiplies is infinite, and below
+2^-126 it loses bits, whatever the operands are.
+
 **What the numbers mean.** Scales that follow the data keep fp8's 3 or 2 mantissa bits where the data are; the error of
 the summation is that of the mode "promote128".
 """
@@ -20,6 +23,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
+from numfmt import FP8_E5M2
 from numfmt.arithmetic import fma_float32
 from tritongemm import modes
 from tritongemm.configurations import Config
@@ -196,13 +200,17 @@ def predict_block_scaled(a: Any, b: Any, scale_a: Any, scale_b: Any) -> Array:
 
 
 def promise(K: int) -> Promise:
-    """Bounds of the sum's error in units of the sum of |scale_a·a·scale_b·b|, for K products; underflow apart."""
+    """Bounds of the sum's error in units of the sum of |scale_a·a·scale_b·b|, for K products.
+
+    They hold where all products of two scales are finite in fp32 (below 2**128): such a product is formed first, and is
+    infinite beyond, however small the operands. One below 2**-126 is subnormal and loses bits, which `absolute` has.
+    """
     parts = -(-K // BLOCK)
     part = modes.get("fast").promise(min(K, BLOCK), "fp8e4m3fn")
     error = rounded(rounded(Error(1 + part.relative_bound, part.probabilistic), 1, _U), parts, _U)
     return Promise(
         error.bound,
-        error.factor * parts * 2.0**-149,
+        error.factor * (parts * 2.0**-149 + K * float(FP8_E5M2.max) ** 2 * 2.0**-150),
         error.probable,
         "chains of 128 products on the tensor core, scaled and added to an fp32 sum by fused multiply-adds",
     )
