@@ -395,9 +395,9 @@ def scaled_mm(
     Args:
         a: (M, K) fp8 matrix.
         b: (K, N) fp8 matrix.
-        scale_a: fp32: one number, (M, 1) per row, or (M, K/128) per row and 128 columns. Scales are multiplied with each
-            other first, in fp32: scale_a·scale_b must be within its range, or results are infinite (from 2**128 on) or
-            lose bits (below 2**-126) that the operands would have brought back.
+        scale_a: fp32: one number, (M, 1) per row, or (M, K/128) per row and 128 columns. Scales are multiplied
+            with each other first, in fp32: results are infinite where scale_a·scale_b is 2**128 or more, and lose bits
+            where it is below 2**-126, whatever the operands are.
         scale_b: fp32: one number, (1, N) per column, or (K/128, N/128) per block.
         bias: (N,) array.
         out: (M, N) matrix to write to.
