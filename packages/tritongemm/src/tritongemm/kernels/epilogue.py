@@ -69,6 +69,21 @@ class Epilogue:
         return self.c is not None and (self.beta != 0 or math.isnan(self.beta))
 
     @property
+    def addend(self) -> Any:
+        """C where it is read, else None."""
+        return self.c if self.reads_c else None
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """What the kernels for Hopper GPUs are compiled for."""
+        return {
+            "ALPHA": self.alpha != 1,
+            "ADD": self.reads_c,
+            "BIAS": self.bias is not None,
+            "ACTIVATION": self.activation,
+        }
+
+    @property
     def trivial(self) -> bool:
         """Whether the result is just the sum, rounded."""
         plain = self.alpha == 1 and self.scale_a is None and self.bias is None

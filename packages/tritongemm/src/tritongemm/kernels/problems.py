@@ -152,7 +152,7 @@ class Operands:
     def wide(self) -> bool:
         """Whether some offset inside a matrix does not fit into 32 bits."""
         e = self.epilogue
-        read = {"c": e.c if e.reads_c else None, "bias": e.bias, "scale_a": e.scale_a, "scale_b": e.scale_b}
+        read = {"c": e.addend, "bias": e.bias, "scale_a": e.scale_a, "scale_b": e.scale_b}
         matrices = {"a": self.a, "b": self.b, "out": self.out, **read}
         return any(reach(x, name) > LARGEST_INT32 for name, x in matrices.items() if x is not None)
 
@@ -169,7 +169,7 @@ class Operands:
     def finishing_arguments(self) -> tuple[Any, ...]:
         """The result and what the epilogue reads, as tiled kernels take them after `arguments`."""
         e = self.epilogue
-        c = e.c if e.reads_c else None
+        c = e.addend
         along_bias = 0 if e.bias is None else strides_of(e.bias, "bias")[0]
         along = (along_bias, along_scales(e.scale_a, 0), along_scales(e.scale_b, 1))
         strides = (*batched_strides(self.out, "out"), *((0, 0, 0) if c is None else batched_strides(c, "c")), *along)

@@ -265,7 +265,7 @@ def _rescue(
     a: Any, b: Any, out: Any, epilogue: Epilogue, facts: Any, left: Parts, right: Parts, guarded: bool, early: bool
 ) -> None:
     M, N, K = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
-    c, bias = (epilogue.c if epilogue.reads_c else None), epilogue.bias
+    c, bias = epilogue.addend, epilogue.bias
     strides = [*a.stride(), *b.stride(), *out.stride(), *((0, 0) if c is None else strides_of(c, "c"))]
     far = max(sum(s * (n - 1) for s, n in zip(x.stride(), x.shape, strict=True)) for x in (a, b, out))
     tiles = triton.cdiv(M, _RESCUE["BLOCK_M"]) * triton.cdiv(N, _RESCUE["BLOCK_N"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +17,7 @@ from tritongemm.kernels.hopper.matrices import (
     tile_layout,
 )
 from tritongemm.kernels.hopper.product import product_kernel
+from tritongemm.kernels.problems import along_scales
 
 UNROLLS = {"promoted_pairs": 2, "chained_from_registers": 4}
 """Steps over k that an order of summation takes at a time, if not one; of a part of k it takes one."""
@@ -177,11 +177,11 @@ def launch(
     c_tile = [piece, rows] if transposed else [rows, piece]
     c_layout = tile_layout(*c_tile, result, split)
     engine = storable(out) and not split_k
-    c = epilogue.c if epilogue.reads_c else None
+    c = epilogue.addend
     bias = epilogue.bias
     if blocks is None:
         row_factors, column_factors = epilogue.scale_a, epilogue.scale_b
-        along_factors = (_along(row_factors, 0), _along(column_factors, 1), 0, 0)
+        along_factors = (along_scales(row_factors, 0), along_scales(column_factors, 1), 0, 0)
     else:
         row_factors, column_factors = blocks.rows, blocks.columns
         row, row_step = strides_of(row_factors, "scale_a")
@@ -242,10 +242,7 @@ def launch(
         SCALED=scales is not None,
         FACTORS=epilogue.scale_a is not None,
         BLOCKS=blocks is not None,
-        ALPHA=epilogue.alpha != 1,
-        ADD=c is not None,
-        BIAS=bias is not None,
-        ACTIVATION=epilogue.activation,
+        **epilogue.flags,
         GATED=gate is not None,
         SPLIT=split_k,
         PIECES=0 if cut is None else cut.pieces,
@@ -272,13 +269,6 @@ def _cut_sizes(cut: Cut | None) -> tuple[int, ...]:
         return (0,) * 5
     pitch = int(cut.left.data.shape[1]) // 4
     return cut.first, cut.programs, int(cut.x.stride(0)), pitch, int(cut.left.rows) * pitch
-
-
-def _along(scale: Any, axis: int) -> int:
-    """Elements from one row's (column's) scale to the next; 0 where one scale is for all."""
-    if scale is None or math.prod(scale.shape) == 1:
-        return 0
-    return int(strides_of(scale, "scale")[axis])
 
 
 __all__ = ["BlockScales", "Cut", "Gate", "Scales", "Shape", "launch"]

@@ -503,7 +503,7 @@ def run(operands: Operands, config: Config, scale_a: Any = None, scale_b: Any = 
     programs = multiprocessors(out.device.index)
     wide, narrow = strips(M, N, config.block_m, programs, blocks)
     tiles = -(-M // config.block_m) * (wide + narrow)
-    c = epilogue.c if epilogue.reads_c else None
+    c = epilogue.addend
     bias = epilogue.bias
     along_c = (0, 0) if c is None else strides_of(c, "c")
     left, right = [rows, BLOCK_K.value], [BLOCK_N.value, BLOCK_K.value]
@@ -542,10 +542,7 @@ def run(operands: Operands, config: Config, scale_a: Any = None, scale_b: Any = 
         TMA=engine,
         FACTORS=epilogue.scale_a is not None,
         BLOCKS=blocks,
-        ALPHA=epilogue.alpha != 1,
-        ADD=c is not None,
-        BIAS=bias is not None,
-        ACTIVATION=epilogue.activation,
+        **epilogue.flags,
         num_warps=4,
         maxnreg=168,
         enable_fp_fusion=True,

@@ -55,7 +55,7 @@ def scale(sums: Any, rows: Any, columns: Any, out: Any, epilogue: Epilogue, gate
         gate: When to do it (`launching.Gate`), or None.
     """
     M, N = out.shape
-    c, bias = (epilogue.c if epilogue.reads_c else None), epilogue.bias
+    c, bias = epilogue.addend, epilogue.bias
     launch(
         scaling_kernel, (triton.cdiv(M, 16), triton.cdiv(N, 128)), sums, rows, columns, out, c, bias,
         out if gate is None else gate.verdict, 0 if gate is None else gate.value, M, N, out.stride(0),

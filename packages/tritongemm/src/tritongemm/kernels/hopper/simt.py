@@ -318,7 +318,7 @@ def launch(a: Any, b: Any, out: Any, epilogue: Any, config: Config) -> None:
         config: How to cut the product.
     """
     (M, K), N = a.shape, b.shape[1]
-    c = epilogue.c if epilogue.reads_c else None
+    c = epilogue.addend
     bias = epilogue.bias
     tiles = -(-M // config.block_m) * -(-N // config.block_n)
     launches.launch(
@@ -343,10 +343,7 @@ def launch(a: Any, b: Any, out: Any, epilogue: Any, config: Config) -> None:
         BLOCK_K=config.block_k,
         GROUP_M=config.group_m,
         STAGES=config.stages,
-        ALPHA=epilogue.alpha != 1,
-        ADD=c is not None,
-        BIAS=bias is not None,
-        ACTIVATION=epilogue.activation,
+        **epilogue.flags,
         num_warps=4,
         maxnreg=168,
         enable_fp_fusion=True,

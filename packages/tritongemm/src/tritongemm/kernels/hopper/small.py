@@ -427,7 +427,7 @@ def launch(
     epilogue = Epilogue() if epilogue is None else epilogue
     M, N = out.shape
     dtype, width = gluon_type(a), _LINE // a.element_size()
-    c = epilogue.c if epilogue.reads_c else None
+    c = epilogue.addend
     bias = epilogue.bias
     along_c = (0, 0) if c is None else strides_of(c, "c")
 
@@ -468,10 +468,7 @@ def launch(
         PROMOTED=promoted,
         A_LAYOUT=_layout((cut.rows, width), dtype, cut.parts, None),
         FACTORS=epilogue.scale_a is not None,
-        ALPHA=epilogue.alpha != 1,
-        ADD=c is not None,
-        BIAS=bias is not None,
-        ACTIVATION=epilogue.activation,
+        **epilogue.flags,
         num_warps=cut.rows // 16,
         num_ctas=cut.parts,
         enable_fp_fusion=True,
