@@ -214,6 +214,18 @@ def checked(jobs: list[Job], at_once: int) -> dict[Job, dict[str, Any]]:
     return done | _processes([[job] for job in jobs if job not in done], at_once, final=True)
 
 
+def known(path: Path, jobs: list[Job]) -> dict[Job, dict[str, Any]]:
+    """`checked`, as an earlier run of the same code on this machine wrote it down; what it lacks has failed."""
+    facts = {}
+    for f in json.loads(path.read_text(encoding="utf-8"))["figures"]:
+        job = (f["family"], tuple(f["shape"]), f.get("contestant") != "ours, not invariant")
+        if "failed" in f:
+            facts[job] = {"failed": f["failed"]}
+        elif f["contestant"].startswith("ours") and f["error"]:
+            facts[job] = f["error"]
+    return {job: facts.get(job, {"failed": f"not in {path.name}"}) for job in jobs}
+
+
 def _processes(parts: list[list[Job]], at_once: int, final: bool = False) -> dict[Job, dict[str, Any]]:
     """Facts of the jobs that came to an end; at the end of a `final` pass the others are failures."""
     waiting, running = list(parts), []
@@ -581,19 +593,11 @@ def main() -> int:
         wanted = [tuple(map(int, s.split("x"))) for s in options.shape]
         cases = [(f, s) for f, s in cases if s in wanted]
     jobs = [(f.name, s, True) for f, s in cases] + [(f.name, s, False) for f, s in cases if min(s[0], s[2]) <= 128]
-    if options.errors_of:
-        earlier = json.loads(options.errors_of.read_text(encoding="utf-8"))["figures"]
-        facts = {
-            (f["family"], tuple(f["shape"]), f.get("contestant") != "ours, not invariant"): (
-                {"failed": f["failed"]} if "failed" in f else f["error"]
-            )
-            for f in earlier
-            if "failed" in f or (f["contestant"].startswith("ours") and f["error"])
-        }
-        untested = {"failed": f"not in {options.errors_of.name}"}
-        facts = {job: facts.get(job, untested) for job in jobs}
-    else:
-        facts = checked(jobs, max(1, min(12, (os.cpu_count() or 2) - 2)))
+    facts = (
+        known(options.errors_of, jobs)
+        if options.errors_of
+        else checked(jobs, max(1, min(12, (os.cpu_count() or 2) - 2)))
+    )
     for job, fact in facts.items():
         wrong = fact.get("missing") or "failed" in fact
         if wrong:
