@@ -108,9 +108,9 @@ def judge(
     if algebra.largest_grid is not None and algebra.status != "different" and (rounding is None or rounding.sample):
         rows, columns = algebra.largest_grid
         v.limitations.append(
-            f"The grid of the whole product was not evaluated, only grids of samples, of up to {rows:,} rows and "
-            f"{columns:,} columns: a mistake of single programs further on is not seen. A GPU (--device gpu), smaller "
-            "--m, --n and --k or more time (--max-time) evaluate all."
+            "The grid of the whole product was not evaluated, only grids of samples, the largest in both directions of "
+            f"{rows:,} rows and {columns:,} columns: a mistake of single programs further on is not seen. A GPU "
+            "(--device gpu), smaller --m, --n and --k or more time (--max-time) evaluate all."
         )
     for c in contestants:
         if c.limitations:
