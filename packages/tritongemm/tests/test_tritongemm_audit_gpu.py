@@ -47,7 +47,7 @@ def test_a_gluon_kernel_has_payloads_on_a_gpu(torch):
     import tritongemm
 
     result = tritongemm.audit(
-        kernels.gluon_kernel, "blocked", M=70, N=66, K=90, device="gpu",
+        kernels.gluon_kernel, "blocked", M=70, N=66, K=90, device="gpu", max_time=600,
         choices_a=tritongemm.Choices({"num_warps": 2}, grid="M, cdiv(N, BLOCK)"),
     )  # fmt: skip
     assert result.status == "PASS", str(result)

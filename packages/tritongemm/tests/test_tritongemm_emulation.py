@@ -261,7 +261,7 @@ def test_verdict_kernel_decides_as_the_model_does(mode, kind):
         if first is not None:
             a[0, 0] = first  # all but one number of this row are small
         left, right, limits = split(a), split(b.T), limits_of(K)
-        facts = np.zeros(emulation.FACTS, np.int32)
+        facts = np.full(emulation.FACTS, -77, np.int32)  # as in memory that was something else
         sides = [
             (s.exponents, np.zeros(s.exponents.size, np.int64) if s.energy is None else s.energy, s.small)
             for s in (left, right)

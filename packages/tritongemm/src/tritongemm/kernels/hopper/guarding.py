@@ -73,7 +73,8 @@ def verdict_kernel(
     EARLY: tl.constexpr = False,
 ):  # fmt: skip
     """verdict[0]: what to do; [1]: whether some row or column is special; [2], [3]: most small numbers of a row of A,
-    of a column of B; [4]: the least exponent; [5], [6]: bits of the largest inverse energy and of the larger mean.
+    of a column of B; [4]: the least exponent; [5], [6]: bits of the largest inverse energy and of the larger mean;
+    [7]: 0.
 
     Args:
         most_small: Small numbers that a row may hold.
@@ -119,6 +120,7 @@ def verdict_kernel(
         mean = tl.maximum(ta // M, tb // N).to(tl.float32).to(tl.int32, bitcast=True)
     tl.store(verdict_ptr + 5, worst)
     tl.store(verdict_ptr + 6, mean)
+    tl.store(verdict_ptr + 7, 0)
     if EARLY:
         gdc_wait()  # the next kernel waits for this one only
 
