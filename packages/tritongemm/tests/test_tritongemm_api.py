@@ -451,17 +451,19 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
         exec(compile(block, str(page), "exec"), names)
 
 
-def test_the_scales_of_a_single_block_are_taken_either_way():
-    """One per row and one for all is the same as one per block where there is one; a configuration can ask for that."""
+def test_the_scales_of_a_single_block_are_those_of_rows_and_of_all():
+    """Either way of reading them gives the same bits; a kernel for blocks is not looked for among the others."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
+    from tritongemm.kernels import block_scaled
+
     rng = np.random.default_rng(3)
     a, b = (rng.uniform(-8, 8, shape).astype(ml_dtypes.float8_e4m3fn) for shape in ((5, 90), (90, 7)))
-    rows, one = rng.uniform(0.5, 2, (5, 1)).astype(np.float32), np.float32([[0.3]])
+    rows, one = rng.uniform(0.5, 2, (5, 1)).astype(np.float32), np.full((1, 1), 0.3, np.float32)
+    got = tritongemm.scaled_mm(a, b, rows, one, out_dtype="fp32")
+    np.testing.assert_array_equal(got, block_scaled.predict_block_scaled(a, b, rows, one))
     config = tritongemm.Config(kernel="block_scaled", block_m=64, block_n=64, block_k=128)
-    got = tritongemm.scaled_mm(a, b, rows, one, out_dtype="fp32", config=config)
-    np.testing.assert_array_equal(got, tritongemm.scaled_mm(a, b, rows, one, out_dtype="fp32"))
-    with pytest.raises(UsageError, match=r"scale_b: shape \(2, 1\)"):
-        tritongemm.scaled_mm(a, b, rows, np.ones((2, 1), np.float32), out_dtype="fp32", config=config)
+    with pytest.raises(UsageError, match=r"config: kernel 'block_scaled'.*\(5, 1\) and \(1, 1\)"):
+        tritongemm.scaled_mm(a, b, rows, one, config=config)
 
 
 def test_block_scales_are_promised_as_long_as_their_products_are_fp32_numbers():

@@ -215,6 +215,7 @@ def test_products_run_on_the_current_stream():
     assert torch.equal(got, want)
 
 
+@pytest.mark.alone
 def test_memcheck_finds_nothing():
     """NVIDIA's compute-sanitizer over `tritongemm_memcheck.py`: every kernel and mode, odd sizes."""
     tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")

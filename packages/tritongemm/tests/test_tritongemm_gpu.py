@@ -181,7 +181,10 @@ def test_a_small_audit_on_the_gpu_agrees_with_the_cpu(torch):
     size = {"M": 130, "N": 67, "K": 777}
     gpu, cpu = (tritongemm.audit(**size, device=d, max_time=600) for d in ("gpu", "cpu"))
     assert gpu.status == cpu.status == "PASS", f"{gpu}\n{cpu}"
-    for mine, its in zip(gpu.algebra.trials, cpu.algebra.trials, strict=True):
+    # The CPU evaluates the audited product as a whole besides; here all its floats are compared.
+    *trials, whole = cpu.algebra.trials
+    assert "as a whole" in whole.why
+    for mine, its in zip(gpu.algebra.trials, trials, strict=True):
         np.testing.assert_array_equal(mine.first, its.first)
         np.testing.assert_array_equal(mine.second, its.second)
     assert gpu.rounding.main["B"].rms_scaled == pytest.approx(cpu.rounding.main["B"].rms_scaled, rel=1e-9)
@@ -195,7 +198,7 @@ def test_the_full_audit(torch, tmp_path):
     out = Path(os.environ.get("OUT", tmp_path)) / "audit"
     started = time.monotonic()
     run = subprocess.run(
-        [sys.executable, "-m", "tritongemm", "audit", "--device", "gpu", "--out", str(out)],
+        [sys.executable, "-m", "tritongemm", "audit", "--device", "gpu", "--max-time", "600", "--out", str(out)],
         capture_output=True,
         text=True,
         timeout=480,

@@ -157,7 +157,7 @@ def scaled_product(
         out: See `product`.
         out_dtype: See `product`.
         epilogue: See `product`; it has no scales of its own.
-        config: See `product`. Kernel "block_scaled" takes scales as those of blocks, also where there is one block.
+        config: See `product`; kernel "block_scaled" is for scales of blocks.
         invariant: See `product`.
 
     Returns:
@@ -167,9 +167,12 @@ def scaled_product(
         UsageError: Something does not fit.
     """
     epilogue = epilogue or Epilogue()
-    # A single block's scales are those of rows and of everything; only a configuration can ask for the other kernel.
-    asked = config is not None and config.kernel == "block_scaled"
-    if not asked and not _block_scales(a, b, scale_a, scale_b):
+    if not _block_scales(a, b, scale_a, scale_b):
+        if config is not None and config.kernel == "block_scaled":
+            raise UsageError(
+                f"config: kernel 'block_scaled' is for scales of blocks; {tuple(scale_a.shape)} and "
+                f"{tuple(scale_b.shape)} are scales of rows, of columns or of all, which the other kernels take."
+            )
         scaled = replace(epilogue, scale_a=scale_a, scale_b=scale_b)
         return product(
             a, b, mode=mode, out=out, out_dtype=out_dtype, epilogue=scaled, config=config, invariant=invariant
