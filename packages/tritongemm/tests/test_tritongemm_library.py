@@ -54,6 +54,44 @@ def test_gradients_and_their_gradients_are_those_of_the_product(activation):
     assert torch.autograd.gradgradcheck(product, operands)
 
 
+TRANSFORMS = {
+    "hessian": torch.func.hessian,
+    "reverse, reverse": lambda f: torch.func.jacrev(torch.func.jacrev(f)),
+    "reverse, forward": lambda f: torch.func.jacrev(torch.func.jacfwd(f)),
+    "forward, forward": lambda f: torch.func.jacfwd(torch.func.jacfwd(f)),
+    "of two operands": lambda f: torch.func.jacfwd(torch.func.jacrev(f), argnums=1),
+    "two tangents": lambda f: (
+        lambda *x: torch.func.jvp(lambda *y: torch.func.jvp(f, y, y)[1], x, tuple(v.sin() for v in x))[1]
+    ),
+    "autograd's, reverse": lambda f: lambda *x: torch.autograd.functional.hessian(f, x, vectorize=True)[0][1],
+    "autograd's, forward": (
+        lambda f: (
+            lambda *x: torch.autograd.functional.hessian(f, x, vectorize=True, outer_jacobian_strategy="forward-mode")[
+                0
+            ][2]
+        )
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_second_derivatives_by_any_transforms_are_those_of_torchs_product(transform, activation):
+    operands = [random(*shape, dtype=torch.float64, seed=3) for shape in ((2, 3), (3, 2), (2,))]
+
+    def ours(a, b, bias):
+        return tritongemm.mm(a, b, bias=bias, activation=activation).sin().sum()
+
+    def torchs(a, b, bias):
+        return ACTIVATIONS[activation](torch.addmm(bias, a, b)).sin().sum()
+
+    second = TRANSFORMS[transform]
+    want = second(torchs)(*operands)
+    assert want.abs().max() > 0.01
+    torch.testing.assert_close(second(ours)(*operands), want)
+
+
 def test_gradients_of_batches_and_of_broadcast_addends():
     a, b = random(2, 2, 3, dtype=torch.float64, grad=True), random(2, 3, 2, dtype=torch.float64, grad=True)
     row, bias = random(1, 2, dtype=torch.float64, grad=True), random(2, dtype=torch.float64, grad=True)

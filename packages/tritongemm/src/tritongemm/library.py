@@ -293,9 +293,9 @@ def _vmapped(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any,
 
     if at_bias is None and a.ndim - (at_a is not None) == 2:
         c = None if c is None else front(c, at_c)
-        return torch.ops.tritongemm.product(front(a, at_a), front(b, at_b), c, bias, *settings), 0
+        return product(front(a, at_a), front(b, at_b), c, bias, *settings), 0
     results = [
-        torch.ops.tritongemm.product(
+        product(
             *(x if x is None or at is None else x.select(at, i) for x, at in zip(arguments[:4], in_dims, strict=False)),
             *settings,
         )
@@ -310,7 +310,9 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(*arguments: Any) -> Any:
-        if arguments[0].is_meta or not eager.plain(arguments[:4]):
+        tensors = [x for x in arguments[:4] if x is not None]
+        # Batches that autograd makes of gradients (`is_grads_batched`) look like tensors, but have no memory.
+        if not all(map(torch._C._has_storage, tensors)) or tensors[0].is_meta or not eager.plain(tensors):
             return torch.ops.tritongemm.product(*arguments)
         return _product(*arguments)  # type: ignore[no-untyped-call]
 
@@ -321,9 +323,18 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        a, b, c, bias, output = ctx.saved_tensors
+        # torch differentiates nothing that is done here, which would drop the tangents that transforms around this one
+        # gave to the operands. Those of this one are taken off instead.
+        with forward_ad._set_fwd_grad_enabled(True):
+            values = (x if x is None else forward_ad.unpack_dual(x).primal for x in ctx.saved_tensors)
+            return _Product._tangent(ctx, *values, *tangents[:4])
+
+    @staticmethod
+    def _tangent(
+        ctx: Any, a: Any, b: Any, c: Any, bias: Any, output: Any,
+        tangent_a: Any, tangent_b: Any, tangent_c: Any, tangent_bias: Any,
+    ) -> Any:  # fmt: skip
         alpha, beta, _, precision, invariant = ctx.settings
-        tangent_a, tangent_b, tangent_c, tangent_bias = tangents[:4]
 
         def multiplied(x: Any, y: Any) -> Any:
             return product(x, y, None, None, alpha, 0.0, None, precision, ctx.result_type, invariant, None)
