@@ -150,6 +150,23 @@ def test_out_may_lie_on_any_operand(operand, config):
     assert same_bits(got.copy(), want)
 
 
+@pytest.mark.parametrize("operand", ["a", "part of c", "bias"])
+def test_out_may_lie_on_any_operand_beside_a_prepared_one(operand):
+    a, b = random(18, 18), tritongemm.prepare(random(18, 18, seed=1), "bf16x6")
+    whole = random(19, 18)
+    places = {"a": ("a", slice(0, 18)), "part of c": ("c", slice(1, 19)), "bias": ("bias", 3)}
+    argument, rows = places[operand]
+    given = {"a": a, "c": None if argument != "c" else whole[rows], "beta": float(argument == "c"), "bias": None}
+
+    def product(whole=None):
+        lying = {} if whole is None else {argument: whole[rows], "out": whole[:18]}
+        return tritongemm.mm(**{"b": b, **given, argument: memory[rows], **lying})
+
+    memory = whole.copy()
+    want = product()
+    assert same_bits(product(memory), want)
+
+
 def test_inputs_are_never_changed():
     given = [random(5, 20), random(20, 6), random(5, 6), random(6)]
     kept = [x.copy() for x in given]

@@ -22,6 +22,7 @@ library = pytest.importorskip("tritongemm.library")
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 
 OPERATOR = torch.ops.tritongemm.product.default
+BLOCKED = tritongemm.Config(kernel="blocked", block_m=16, block_n=16, block_k=16, stages=1)
 ACTIVATIONS = {
     None: lambda x: x,
     "relu": torch.relu,
@@ -654,6 +655,35 @@ def test_linear_takes_inputs_of_every_rank_and_zero_sizes():
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
     empty = tritongemm.linear(torch.empty(2, 3, 0), torch.empty(5, 0), bias)
     assert same_bits(empty, bias.expand(2, 3, 5).contiguous())
+
+
+@pytest.mark.parametrize("options", [{}, {"alpha": 2.0}, {"config": BLOCKED}], ids=["plain", "alpha", "kernel"])
+def test_gradients_do_not_silently_use_what_a_product_wrote_over(options):
+    x, y, shared = random(4, 4, grad=True), random(4, 4), random(4, 4, seed=1)
+    result = tritongemm.mm(x, shared)
+    with torch.no_grad():
+        tritongemm.mm(y, y, out=shared, **options)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
+def test_every_product_with_a_result_to_write_to_says_that_it_wrote():
+    y, eights = random(4, 4), random(4, 4).to(torch.float8_e4m3fn)
+    out, narrow = torch.empty(4, 4), torch.empty(4, 4, dtype=torch.bfloat16)
+    several = torch.empty(2, 4, 4)
+    for call, target in (
+        (lambda: tritongemm.bmm(y[None], y[None], alpha=2, out=several[:1]), several),
+        (lambda: tritongemm.linear(y, y, y[0], out=out), out),
+        (lambda: tritongemm.mm(y, tritongemm.prepare(y), alpha=2, out=out), out),
+        (lambda: tritongemm.scaled_mm(eights, eights, 2.0, 1.0, out=narrow), narrow),
+        (lambda: tritongemm.grouped_mm([y, y], [y, y], alpha=2, outs=several), several),
+        (lambda: tritongemm.mm(y, y, c=out, beta=2, out=out), out),
+    ):
+        before = target._version
+        call()
+        assert target._version > before
+    with torch.inference_mode():
+        tritongemm.mm(y, y, alpha=2, out=torch.empty(4, 4))
 
 
 # ----------------------------------------------------------------------------------------------------- models, page

@@ -539,7 +539,7 @@ def grouped_mm(
         from tritongemm import execution
 
         raise execution.without_triton(error) from None
-    return grouped_product(
+    results = grouped_product(
         list_a,
         list_b,
         mode=precision,
@@ -548,6 +548,10 @@ def grouped_mm(
         epilogue=Epilogue(alpha=alpha, activation=activation),
         config=config,
     )
+    for out in () if outs is None else outs:
+        if is_torch(out):
+            eager.written(out)
+    return results
 
 
 _OF_GROUPS = {"a": "list_a", "b": "list_b", "out": "outs"}
@@ -717,9 +721,6 @@ def _of_prepared(precision: str, b: Any) -> str:
 
 def _prepared(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:
     """The way of a product with an operand that was cut into parts before: in the mode it was cut for."""
-    from tritongemm import emulation
-    from tritongemm.kernels.epilogue import Epilogue
-
     _, precision, alpha, beta, activation, out_dtype, invariant, config = settings
     _of_prepared(precision, b)
     given = {"a": a, "b": b.b, "c": c, "bias": bias}
@@ -737,8 +738,9 @@ def _prepared(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings:
     if bias is not None:
         check_bias(call, bias, a, element.library, shape)
     out = _ready(call, out, shape, element, given, torch_kind)
-    epilogue = Epilogue(alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
-    return emulation.product(a, b, out=out, out_dtype=None if out is not None else element.name, epilogue=epilogue)
+    from tritongemm import execution
+
+    return execution.prepared_product(a, b, c, bias, out, alpha, beta, activation, element.name)
 
 
 def _traced(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:

@@ -31,6 +31,7 @@ class _Torch:
     modes: Any
     functorch: Any
     forward_ad: Any
+    increment_version: Any
     current_device: Any
     current_stream: Any
 
@@ -68,6 +69,7 @@ def _looked_up() -> _Torch:
             C._len_torch_dispatch_stack,
             C._functorch.peek_interpreter_stack,
             forward_ad,
+            torch.autograd.graph.increment_version,
             getattr(C, "_cuda_getDevice", None),
             getattr(C, "_cuda_getCurrentRawStream", None),
         )
@@ -115,6 +117,17 @@ def observed(tensors: Sequence[Any]) -> bool:
         if x is not None and x.requires_grad and known.is_grad_enabled():
             return True
     return False
+
+
+def written(x: Any) -> None:
+    """Tells torch that a tensor has other numbers now. A kernel writes behind its back, and gradients that were to be
+    computed from the numbers before would be wrong without a word.
+
+    Args:
+        x: The torch tensor that was written to.
+    """
+    if not x.is_inference():
+        _looked_up().increment_version(x)
 
 
 def _signature(x: Any) -> Any:
@@ -167,7 +180,8 @@ def quick(
         addresses = [a.data_ptr(), b.data_ptr()]
     else:
         addresses = [x.data_ptr() for x in operands_beside(out, a, b, c, bias)]
-    if out is None:
+    given = out is not None
+    if not given:
         out = _torch.empty_like(kept.template)
         start = out.data_ptr()
     else:
@@ -184,6 +198,8 @@ def quick(
         return None
     addresses.append(start)
     plan.replay(_torch.current_stream(device), addresses)
+    if given:
+        written(out)
     return out
 
 

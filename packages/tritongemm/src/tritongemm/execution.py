@@ -76,6 +76,28 @@ def product(
     return _delivered(result, out)
 
 
+def prepared_product(
+    a: Any,
+    b: Any,
+    c: Any,
+    bias: Any,
+    out: Any,
+    alpha: float,
+    beta: float,
+    activation: str | None,
+    out_dtype: str,
+) -> Any:
+    """The product with a `tritongemm.prepare`d b; arguments as `product`'s."""
+    if b.parts is None:
+        return product(a, b.b, c, bias, out, alpha, beta, activation, b.precision, out_dtype, True, None)
+    from tritongemm import emulation
+    from tritongemm.kernels.epilogue import Epilogue
+
+    epilogue = Epilogue(alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
+    target = _apart(out, a, b.b, bias, c)
+    return _delivered(emulation.product(a, b, out=target, out_dtype=out_dtype, epilogue=epilogue), out)
+
+
 def without_triton(error: ImportError) -> Unavailable:
     """What to raise where kernels cannot be compiled.
 
@@ -213,8 +235,12 @@ def _apart(out: Any, a: Any, b: Any, bias: Any, c: Any, *scales: Any) -> Any:
 
 
 def _delivered(result: Any, out: Any) -> Any:
-    if out is None or result is out:
+    if out is None:
         return result
+    if result is out:
+        if is_torch(out):
+            eager.written(out)
+        return out
     if is_torch(out):
         import torch
 
