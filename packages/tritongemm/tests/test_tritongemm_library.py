@@ -732,14 +732,69 @@ def test_a_model_of_such_layers_compiles_and_trains(compiled):
     assert all(same_bits(p.grad, g) for p, g in zip(model.parameters(), gradients, strict=True))
 
 
-def test_a_subclass_of_torchs_layer_is_left_as_it_is():
-    from tritongemm.nn import replace_linears
+def test_a_layer_that_may_do_other_things_is_left_as_it_is():
+    from tritongemm.nn import Linear, replace_linears
 
     class Own(torch.nn.Linear):
         pass
 
-    model = torch.nn.Sequential(Own(2, 2))
-    assert type(replace_linears(model)[0]) is Own
+    moved = torch.nn.Linear(2, 2)
+    moved.forward = lambda x: x  # as libraries do that fetch weights first
+    model = replace_linears(torch.nn.Sequential(Own(2, 2), moved))
+    assert type(model[0]) is Own
+    assert model[1] is moved
+    with pytest.raises(UsageError, match="layer: its forward was replaced"):
+        Linear.of(moved)
+    with pytest.raises(UsageError, match=r"layer: a torch\.nn\.Linear, given ReLU"):
+        Linear.of(torch.nn.ReLU())
+
+
+def test_a_layer_in_several_places_is_replaced_in_all_of_them_and_stays_one():
+    from tritongemm.nn import Linear, replace_linears
+
+    one = torch.nn.Linear(3, 3)
+    model = replace_linears(torch.nn.Sequential(one, torch.nn.ModuleList([one]), one))
+    assert type(model[2]) is Linear
+    assert model[0] is model[2]
+    assert model[1][0] is model[2]
+
+
+def test_layers_keep_hooks_and_what_these_make_of_their_weights():
+    from torch.nn.utils import prune, weight_norm
+
+    from tritongemm.nn import Linear, replace_linears
+
+    x, seen = random(4, 3), []
+    plain, pruned, normed = (torch.nn.Linear(3, 3) for _ in range(3))
+    handle = plain.register_forward_hook(lambda *_: seen.append(1))
+    prune.l1_unstructured(pruned, "weight", amount=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        weight_norm(normed)
+    model = replace_linears(torch.nn.Sequential(plain, pruned, normed))
+    assert [type(layer) for layer in model] == [Linear] * 3
+    model(x)
+    handle.remove()
+    model(x)
+    assert seen == [1]
+    with torch.no_grad():
+        model[1].weight_orig.mul_(2)
+        model[2].weight_g.mul_(2)
+    assert same_bits(model[1](x), tritongemm.linear(x, pruned.weight_orig * pruned.weight_mask, pruned.bias))
+    w = normed.weight_v * (normed.weight_g / normed.weight_v.norm(dim=1, keepdim=True))
+    torch.testing.assert_close(model[2](x), torch.nn.functional.linear(x, w, normed.bias))
+    assert int((model[1].weight == 0).sum()) == 4
+
+
+def test_a_layer_says_all_its_settings_and_does_not_run_what_was_compiled_of_another():
+    from tritongemm.nn import Linear
+
+    layer = torch.nn.Linear(2, 2)
+    layer.compile(backend="eager")
+    made = Linear.of(layer, activation="relu", invariant=False)
+    assert "precision=ieee, activation=relu, invariant=False" in repr(made)
+    assert bool((made(random(40, 2)) >= 0).all())
+    assert layer._compiled_call_impl is not None
 
 
 def test_the_code_of_the_readme_that_needs_torch_runs():

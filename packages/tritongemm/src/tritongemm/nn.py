@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Self
 
 try:
@@ -13,6 +14,7 @@ except ImportError:
 
 from tritongemm import modes
 from tritongemm.api import linear
+from tritongemm.errors import UsageError
 from tritongemm.operands import check_activation, check_flag
 
 
@@ -53,15 +55,23 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
 
     @classmethod
     def of(cls, layer: torch.nn.Linear, **options: Any) -> Self:
-        """The layer with the parameters of another (shared, not copied), which stays as it is.
+        """The layer with the parameters, buffers and hooks of another (shared, not copied), which stays as it is.
 
         Args:
-            layer: A torch.nn.Linear.
+            layer: A torch.nn.Linear. What hooks make of its weight, as weight norm and pruning do, is made here too.
             **options: `precision`, `activation`, `invariant`.
+
+        Raises:
+            UsageError: It is no torch.nn.Linear, or its `forward` was replaced by something else.
         """
+        if not isinstance(layer, torch.nn.Linear):
+            raise UsageError(f"layer: a torch.nn.Linear, given {type(layer).__name__}.")
+        if _does_otherwise(layer):
+            raise UsageError("layer: its forward was replaced, which a layer made of it would not do; undo that first.")
         made = cls(layer.in_features, layer.out_features, layer.bias is not None, device="meta", **options)
-        made.weight, made.bias = layer.weight, layer.bias
-        made.train(layer.training)
+        own = {name: vars(made)[name] for name in ("precision", "activation", "invariant")}
+        has = {name: copy.copy(x) if name in _TABLES else x for name, x in vars(layer).items() if name != _COMPILED}
+        vars(made).update(has | own)
         return made
 
     def forward(self, x: Any) -> Any:
@@ -78,13 +88,26 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     def extra_repr(self) -> str:
         """What torch prints about the layer."""
         activation = "" if self.activation is None else f", activation={self.activation}"
-        return f"{super().extra_repr()}, precision={self.precision}{activation}"
+        invariant = "" if self.invariant else ", invariant=False"
+        return f"{super().extra_repr()}, precision={self.precision}{activation}{invariant}"
+
+
+# A module's tables of what it has; those of its hooks are shared, so that handles remove them.
+_TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+# The program that `module.compile()` made of the module's own forward.
+_COMPILED = "_compiled_call_impl"
+
+
+def _does_otherwise(layer: torch.nn.Linear) -> bool:
+    """Whether a layer has a forward of its own, as libraries give it that move weights between devices."""
+    return "forward" in vars(layer)
 
 
 def replace_linears(model: torch.nn.Module, **options: Any) -> torch.nn.Module:
-    """Puts `Linear` in the place of every torch.nn.Linear of a model, with the same parameters.
+    """Puts `Linear` in the place of every torch.nn.Linear of a model, with the same parameters, buffers and hooks.
 
-    Subclasses of torch.nn.Linear may do other things and are left as they are.
+    A layer that is in several places stays one layer. Subclasses of torch.nn.Linear, and layers whose `forward` was
+    replaced, may do other things and are left as they are.
 
     Args:
         model: The model, changed in place.
@@ -93,10 +116,21 @@ def replace_linears(model: torch.nn.Module, **options: Any) -> torch.nn.Module:
     Returns:
         The model; its replacement if it is a torch.nn.Linear itself.
     """
-    if type(model) is torch.nn.Linear:
-        return Linear.of(model, **options)
-    for name, child in list(model.named_children()):
-        replaced = replace_linears(child, **options)
-        if replaced is not child:
-            setattr(model, name, replaced)
-    return model
+    return _replaced(model, options, {})
+
+
+def _replaced(
+    module: torch.nn.Module, options: dict[str, Any], done: dict[int, tuple[torch.nn.Module, torch.nn.Module]]
+) -> torch.nn.Module:
+    """What stands for a module; `done` has the modules seen so far and what stands for them, by the modules' ids."""
+    if id(module) in done:
+        return done[id(module)][1]
+    if type(module) is torch.nn.Linear and not _does_otherwise(module):
+        made = Linear.of(module, **options)
+        done[id(module)] = module, made
+        return made
+    done[id(module)] = module, module
+    for name, child in list(module._modules.items()):
+        if child is not None and (made := _replaced(child, options, done)) is not child:
+            setattr(module, name, made)
+    return module
