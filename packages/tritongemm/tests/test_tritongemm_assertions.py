@@ -534,3 +534,16 @@ def test_tensors_without_numbers_are_refused():
         assert_close(torch.empty(4, 6, device="meta"), a, b)
     with pytest.raises(UsageError, match=r"actual: .*layout torch.strided, given torch.sparse"):
         assert_close((a @ b).to_sparse(), a, b)
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "float16"])
+def test_automatic_products_of_any_type_are_held_to_the_mode_that_computes_them(kind):
+    a, b = (x.astype(kind) for x in operands(5, 40, 6))
+    c = tritongemm.mm(a, b, precision="auto")
+    tritongemm.assert_close(c, a, b, precision="auto")
+    if kind != "float64":
+        report = tritongemm.accuracy.measure(c, a, b, precision="auto")
+        assert report.bound_exceeded == 0
+    c[1, 2] += 1
+    with pytest.raises(AssertionError):
+        tritongemm.assert_close(c, a, b, precision="auto")

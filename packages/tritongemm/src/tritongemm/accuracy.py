@@ -28,6 +28,7 @@ import numpy as np
 
 import numfmt
 from numfmt import FloatFormat
+from tritongemm import automatic
 from tritongemm.errors import UsageError
 from tritongemm.files import replaced
 from tritongemm.matrices import DTYPES, dtype_of, name_of, widened
@@ -607,7 +608,7 @@ def measure(
     if precision is not None:
         if order is not None:
             raise UsageError("order, precision: give one of them; a precision mode has its own bound.")
-        order = ModeOrder(precision, operands)
+        order = ModeOrder(automatic.of_type(precision, operands), operands)
         order.relative_bound(1)  # There may be no such mode.
     elif order is None:
         order = AnyOrder(operands)  # On a matrix unit too, where the operands are of 16 bits.

@@ -24,6 +24,7 @@ import numpy as np
 
 import numfmt
 from numfmt import FloatFormat
+from tritongemm import automatic
 from tritongemm.auditing.epilogues import ACTIVATIONS, Added, After
 from tritongemm.auditing.regions import roughly
 from tritongemm.auditing.symptoms import EPILOGUE, OTHER_EPILOGUE, PRECISION, Symptom, Wrong, symptom
@@ -91,6 +92,7 @@ def limits(precision: str, K: int, operands: str = "fp32") -> Limits:
         UsageError: There is no such mode, or it does not take these operands.
     """
     sums = _FP64 if operands == "fp64" else _FP32
+    precision = automatic.of_type(precision, operands)
     if precision == "ieee" and operands in ("fp32", "fp16", "bf16", "fp64"):
         u = sums.unit_roundoff
         certain = float(numfmt.gamma(K, u)) if K else 0.0
@@ -316,6 +318,7 @@ def closeness(
     for argument, x in (("actual", actual), ("a", a), ("b", b), ("c", c), ("bias", bias)):
         _check_numbers(argument, x)
     operands = max(kinds, key=lambda kind: kind.format.bits).name
+    precision = automatic.of_type(precision, operands)
     # Bit patterns cannot be cut into blocks; their numbers can.
     actual, a, b = (values_of(x, k) if is_typed(x) else x for x, k in zip((actual, a, b), (out, *kinds), strict=True))
     shapes = tuple(tuple(x.shape) for x in (actual, a, b))

@@ -37,6 +37,19 @@ def resolved(precision: str, a: Any) -> str:
     return "ieee" if precision == NAME and reason(a) else precision
 
 
+def of_type(precision: str, operands: str) -> str:
+    """The mode that bounds what a precision gives for operands of a type, on any device.
+
+    Args:
+        precision: "auto", or a mode, which stands for itself.
+        operands: The type, a name of `tritongemm.elements.ELEMENTS`.
+
+    Returns:
+        The mode's name.
+    """
+    return "ieee" if precision == NAME and operands != "fp32" else precision
+
+
 def reason(a: Any) -> str:
     """Why "auto" is `ieee` for operands like these, whatever their numbers; "" where their numbers decide.
 
