@@ -71,7 +71,7 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         made = cls(layer.in_features, layer.out_features, layer.bias is not None, device="meta", **options)
         own = {name: vars(made)[name] for name in ("precision", "activation", "invariant")}
         has = {name: copy.copy(x) if name in _TABLES else x for name, x in vars(layer).items() if name != _COMPILED}
-        vars(made).update(has | own)
+        made.__dict__.update(has | own)
         return made
 
     def forward(self, x: Any) -> Any:
