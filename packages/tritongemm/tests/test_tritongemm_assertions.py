@@ -547,3 +547,21 @@ def test_automatic_products_of_any_type_are_held_to_the_mode_that_computes_them(
     c[1, 2] += 1
     with pytest.raises(AssertionError):
         tritongemm.assert_close(c, a, b, precision="auto")
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_products_of_subnormal_numbers_are_held_to_what_a_matrix_unit_cuts(kind):
+    """They are aligned as if they were as large as the least normal one, and lose the bits below that."""
+    a, b = {
+        "float16": (np.full((2, 8), 2.0**-24), np.full((8, 2), 1025 * 2.0**-6)),
+        "bfloat16": (np.full((1, 1), 127 * 2.0**-133), np.full((1, 1), 129 * 2.0**-25)),
+    }[kind]
+    if kind == "float16":
+        b[2] *= 512
+    made = np.dtype(getattr(pytest.importorskip("ml_dtypes"), kind, kind))
+    c = tritongemm.mm(a.astype(made), b.astype(made), out_dtype="fp32")
+    assert (c != a @ b).all()
+    assert_close(c, a.astype(made), b.astype(made))
+    assert tritongemm.accuracy.measure(c, a.astype(made), b.astype(made)).bound_exceeded == 0
+    with pytest.raises(AssertionError):
+        assert_close(2 * c, a.astype(made), b.astype(made))

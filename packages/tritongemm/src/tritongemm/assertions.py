@@ -91,21 +91,24 @@ def limits(precision: str, K: int, operands: str = "fp32") -> Limits:
     Raises:
         UsageError: There is no such mode, or it does not take these operands.
     """
+    from tritongemm import modes
+
     sums = _FP64 if operands == "fp64" else _FP32
     precision = automatic.of_type(precision, operands)
     if precision == "ieee" and operands in ("fp32", "fp16", "bf16", "fp64"):
         u = sums.unit_roundoff
         certain = float(numfmt.gamma(K, u)) if K else 0.0
         probable = probable_chain(K, u) if K else 0.0
-        if operands in ("fp16", "bf16"):
-            # A matrix unit cuts products: on few of them that is more than an order can lose. Cutting has a direction:
-            # nothing cancels.
-            certain = probable = max(certain, _unit_bound(K, operands))
-        lost = underflow(1 + certain, K, sums)
+        lost, subnormal = 0.0, 0.0
+        if operands in ("fp16", "bf16") and K:
+            # A matrix unit cuts products: on few of them that is more than an order can lose, and where they are
+            # subnormal it is no share of them. Cutting has a direction: nothing cancels.
+            unit = modes.get("ieee").promise(K, operands)
+            certain = probable = max(certain, unit.relative_bound)
+            lost, subnormal = unit.absolute, unit.subnormal
+        lost += underflow(1 + certain, K, sums)
         text = f"any order of {K:,} products in {_short(sums)}"
-        return Limits(certain, min(certain, probable), lost, text, u)
-    from tritongemm import modes
-
+        return Limits(certain, min(certain, probable), lost, text, u, subnormal)
     mode = modes.get(precision)
     promise = mode.promise(K, operands)
     certain = promise.relative_bound
@@ -119,15 +122,6 @@ def limits(precision: str, K: int, operands: str = "fp32") -> Limits:
 
 def _short(fmt: FloatFormat) -> str:
     return "fp64" if fmt.bits == 64 else "fp32"
-
-
-def _unit_bound(K: int, operands: str) -> float:
-    """The bound of a chain on Hopper's matrix unit, in units of sum|p|."""
-    from numfmt.matrix_units import find_unit
-    from numfmt.matrix_units.explain import step_error
-
-    unit = find_unit("hopper", (operands,) * 2, "fp32")
-    return -(-K // unit.products) * step_error(unit)
 
 
 @dataclass
