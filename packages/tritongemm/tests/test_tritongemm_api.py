@@ -319,6 +319,12 @@ def test_scaled_products_have_the_whole_epilogue(kind):
     np.testing.assert_array_equal(own, want)
     nan = np.full((5, 6), np.nan, np.float32)
     np.testing.assert_array_equal(tritongemm.scaled_mm(a, b, *scales, out_dtype="fp32", c=nan, beta=0), sums)
+    np.testing.assert_array_equal(tritongemm.scaled_mm(a, b, *scales, out_dtype="fp32", precision="auto"), sums)
+    assert "only products of fp32 numbers are emulated" in tritongemm.last_outcome().reason
+    a[:] = np.nan  # is not read where alpha is 0
+    np.testing.assert_array_equal(
+        tritongemm.scaled_mm(a, b, *scales, out_dtype="fp32", **given | {"alpha": 0}), np.maximum(2 * c + bias, 0)
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- refusals

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from tritongemm import launches, modes
 from tritongemm.configurations import Config
 from tritongemm.elements import Element, element_named
@@ -192,7 +194,7 @@ def scaled_product(
         return operands.out
     if config is None and not is_cuda(a) and not _observed():
         sums = block_scaled.predict_block_scaled(a, b, scale_a, scale_b)
-        finishing.finish_sums(operands, sums if operands.K else 0 * sums)
+        finishing.finish_sums(operands, sums if operands.K else np.zeros_like(sums))
     else:
         block_scaled.block_scaled(operands, scale_a, scale_b, config)
     return operands.out

@@ -175,6 +175,7 @@ def scaled_product(
         from tritongemm.kernels.epilogue import Epilogue
     except ImportError as error:
         raise without_triton(error) from None
+    precision = automatic.remembered(precision, a)
     epilogue = Epilogue(alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
     target = _apart(out, a, b, bias, c, scale_a, scale_b)
     if isinstance(config, str):  # what is kept is kept for plain products
