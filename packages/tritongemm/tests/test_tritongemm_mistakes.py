@@ -219,6 +219,28 @@ REMEDIES = {
     ),
     "case": (lambda: tritongemm.mm(A, B, precision="IEEE"), "Did you mean 'ieee'"),
     "size of a number": (lambda: tritongemm.mm(A, B, alpha=HUGE), "alpha: .*range of fp64, given one of 401 digits"),
+    "size no text has": (lambda: tritongemm.mm(A, B, alpha=-(10**5000)), "alpha: .*given one of 5001 digits"),
+    "factor beyond fp32": (
+        lambda: tritongemm.mm(A, B, alpha=1e39), "^value cannot be converted to type float .*mm: alpha is 1e.39",
+    ),
+    "linear's factor beyond fp32": (
+        lambda: tritongemm.linear(A, A, c=A[:, :4], beta=-1e39), r"^value .*tritongemm\.linear: beta is -1e.39",
+    ),
+    "group's factor beyond fp32": (
+        lambda: tritongemm.grouped_mm([A], [B], alpha=1e39), r"^value .*tritongemm\.grouped_mm: alpha is 1e.39",
+    ),
+    "prepared factor beyond fp32": (
+        lambda: tritongemm.mm(A, tritongemm.prepare(B), alpha=1e39), r"^value .*tritongemm\.mm: alpha is 1e.39",
+    ),
+    "predicted factor beyond fp32": (
+        lambda: tritongemm.predict(A, B, alpha=1e39), r"^value .*tritongemm\.predict: alpha is 1e.39",
+    ),
+    "scale beyond fp32": (
+        lambda: tritongemm.scaled_mm(eighth("numpy", A), eighth("numpy", B), 1.0, 1e39), "^value .*scale_b is 1e",
+    ),
+    "predicted addend": (
+        lambda: tritongemm.predict(A, B, c=A), r"^The expanded size .*predict: c must broadcast to the product",
+    ),
     "out's name": (lambda: tritongemm.mm(A, B, out=[1.0]), "^out: mm takes"),
     "out's type": (lambda: tritongemm.mm(A, B, out=np.empty((M, N))), "out is float64, the product float32"),
     "linear's names": (lambda: tritongemm.linear(A, A[:, :3]), "linear: x's 6 columns and weight's 3 columns"),
@@ -253,6 +275,21 @@ REMEDIES = {
         r"scale_b: shape \(\), but scale_a has block scales: it must be \(2, 1\)",
     ),
 }  # fmt: skip
+
+
+def test_factors_as_large_as_the_sums_type_holds_are_taken():
+    largest = float(np.finfo(np.float32).max)
+    assert tritongemm.mm(A * 1e-38, B, alpha=largest).max() > 0.1
+    assert tritongemm.mm(A * 1e-38, B, alpha=float("inf")).max() == np.inf
+    wide = tritongemm.mm(A.astype("d") * 1e-300, B.astype("d"), alpha=1e300)
+    np.testing.assert_allclose(wide, A.astype("d") @ B.astype("d"), rtol=1e-12)
+
+
+@pytest.mark.torch
+def test_what_has_no_numbers_is_not_predicted_from():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TritongemmError, match="predict: on device meta there are no numbers"):
+        tritongemm.predict(torch.empty(2, 3, device="meta"), torch.empty(3, 4, device="meta"))
 
 
 @pytest.mark.parametrize("remedy", REMEDIES)

@@ -29,10 +29,10 @@ from tritongemm.operands import (
     check_activation,
     check_batches,
     check_bias,
+    check_factor,
     check_flag,
     check_kinds,
     check_matrices,
-    check_number,
     check_out,
     check_out_type,
     check_scale,
@@ -438,7 +438,8 @@ def scaled_mm(
     check_scale_shapes(_SCALED, scale_a, scale_b, int(a.shape[0]), int(b.shape[1]), int(a.shape[1]))
     check_settings(activation, precision, element_of(a, "a"))
     check_flag("deterministic", deterministic)
-    alpha, beta, invariant = _factors(alpha, beta, invariant)
+    alpha, beta = check_factor(_SCALED, "alpha", alpha), check_factor(_SCALED, "beta", beta)
+    invariant = check_flag("invariant", invariant)
     _check_config(config)
     element = result_element(a, out_dtype)
     shape = (a.shape[0], b.shape[1])
@@ -455,10 +456,6 @@ def scaled_mm(
     from tritongemm import execution
 
     return execution.scaled_product(a, b, scale_a, scale_b, c, bias, out, *more)
-
-
-def _factors(alpha: Any, beta: Any, invariant: Any) -> tuple[float, float, bool]:
-    return check_number("alpha", alpha), check_number("beta", beta), check_flag("invariant", invariant)
 
 
 def grouped_mm(
@@ -500,7 +497,7 @@ def grouped_mm(
     if len({len(x) for x in lists.values()}) > 1:
         counts = ", ".join(f"{name} has {len(x)}" for name, x in lists.items())
         raise UsageError(f"{', '.join(lists)}: one of each per product, but {counts}.")
-    alpha = check_number("alpha", alpha)
+    alpha = check_factor(Call("grouped_mm"), "alpha", alpha, "fp64")  # of which type sums are is seen below
     check_activation(activation)
     if config is not None and not (isinstance(config, Config) and config.kernel == "grouped"):
         raise UsageError(f'config: a tritongemm.Config of kernel "grouped", or None, given {config!r}.')
@@ -515,6 +512,7 @@ def grouped_mm(
         if element is None:
             first, element = a, result_element(a, out_dtype, call["a"])
             check_settings(None, precision, element_of(a, call["a"]), call["a"])
+            alpha = check_factor(call, "alpha", alpha, element_of(a, call["a"]).accumulator)
             _check_groupable(precision, element_of(a, call["a"]))
         if type_name(a) != type_name(first) or is_torch(a) != is_torch(first):
             raise UsageError(
@@ -623,16 +621,21 @@ def predict(
         precision, b = _of_prepared(precision, b), b.b
     torch_kind = check_kinds(_PREDICT, {"a": a, "b": b, "c": c, "bias": bias})
     check_matrices(_PREDICT, a, b)
-    alpha, beta = check_number("alpha", alpha), check_number("beta", beta)
-    check_settings(activation, precision, element_of(a, "a"))
+    own = element_of(a, "a")
+    alpha, beta = _factors(_PREDICT, alpha, beta, own)
+    check_settings(activation, precision, own)
+    if torch_kind and any(x is not None and x.is_meta for x in (a, b, c, bias)):
+        raise UsageError("predict: on device meta there are no numbers to predict from; give matrices that have some.")
     if torch_kind:
         a, b, c, bias = (x if x is None else x.detach().cpu() for x in (a, b, c, bias))
     element = result_element(a, out_dtype)
+    shape = int(a.shape[0]), int(b.shape[1])
+    c = addend(_PREDICT, c, beta, a, element, shape)
     if alpha == 1 and beta == 0 and bias is None and activation is None:
         from tritongemm.modes import get
 
         precision = automatic.resolved(precision, a)
-        result = empty_like(a, (int(a.shape[0]), int(b.shape[1])), element)
+        result = empty_like(a, shape, element)
         write_values(result, get(precision).predict(a, b), element)
         return result
     settings = (2, precision, alpha, beta, activation, out_dtype, True, None)
@@ -678,11 +681,8 @@ def _product(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: 
     torch_kind = is_torch(a)
     shape = (*a.shape[:-1], b.shape[-1])
     check_settings(activation, precision, element_of(a, call["a"]), call["a"])
-    alpha, beta, invariant = (
-        check_number("alpha", alpha),
-        check_number("beta", beta),
-        check_flag("invariant", invariant),
-    )
+    alpha, beta = _factors(call, alpha, beta, element_of(a, call["a"]))
+    invariant = check_flag("invariant", invariant)
     _check_config(config)
     element = result_element(a, out_dtype, call["a"])
     given_c, given_out = c, out
@@ -703,6 +703,12 @@ def _product(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: 
         (a, b, given_c, bias), given_out, settings,
         a, b, c, bias, out, alpha, beta, activation, precision, dtype, invariant, config,
     )  # fmt: skip
+
+
+def _factors(call: Call, alpha: Any, beta: Any, operands: Element) -> tuple[float, float]:
+    """alpha and beta of a product of operands of a type, checked."""
+    sums = operands.accumulator
+    return check_factor(call, "alpha", alpha, sums), check_factor(call, "beta", beta, sums)
 
 
 def _check_config(config: Any) -> None:
@@ -733,7 +739,7 @@ def _prepared(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings:
         raise UsageError("b: prepared operands record no gradients; call mm under torch.no_grad(), or give b itself.")
     element = result_element(a, out_dtype, call["a"])
     shape = (a.shape[0], b.shape[1])
-    alpha, beta = check_number("alpha", alpha), check_number("beta", beta)
+    alpha, beta = _factors(call, alpha, beta, element_of(a, call["a"]))
     c = addend(call, c, beta, a, element, shape)
     if bias is not None:
         check_bias(call, bias, a, element.library, shape)

@@ -32,6 +32,7 @@ from tritongemm.operands import (
     check_addend,
     check_batches,
     check_bias,
+    check_factor,
     check_matrices,
     check_settings,
     check_shapes,
@@ -181,6 +182,17 @@ def _product(a, b, c, bias, alpha, beta, activation, precision, out_dtype, invar
     )  # fmt: skip
 
 
+def _check_settings(
+    call: Call, a: Any, c: Any, alpha: float, beta: float, activation: str | None, precision: str
+) -> None:
+    """Checks what a product that is traced is told beside its operands."""
+    check_settings(activation, precision, element_of(a, "a"))
+    for name, factor in (("alpha", alpha), ("beta", beta)):
+        check_factor(call, name, factor, element_of(a, "a").accumulator)
+    if c is None and beta != 0:
+        raise UsageError(f"beta: {beta!r}, but there is no c to multiply; give c, or leave beta away.")
+
+
 def _nobody_looks_on(tensors: Any) -> bool:
     """Inside an operator gradients are recorded already, and tensors are what they seem."""
     return False
@@ -194,9 +206,7 @@ def _product_fake(a, b, c, bias, alpha, beta, activation, precision, out_dtype, 
         check_addend(call, "c", c, a, element.library)
     if bias is not None:
         check_bias(call, bias, a, element.library, _shape(a, b))
-    check_settings(activation, precision, element_of(a, "a"))
-    if c is None and beta != 0:
-        raise UsageError(f"beta: {beta!r}, but there is no c to multiply; give c, or leave beta away.")
+    _check_settings(call, a, c, alpha, beta, activation, precision)
     return a.new_empty(_shape(a, b), dtype=getattr(torch, element.library))
 
 
@@ -213,9 +223,7 @@ def _scaled_fake(a, b, scale_a, scale_b, c, bias, alpha, beta, activation, preci
         check_addend(call, "c", c, a, element.library)
     if bias is not None:
         check_bias(call, bias, a, element.library, _shape(a, b))
-    check_settings(activation, precision, element_of(a, "a"))
-    if c is None and beta != 0:
-        raise UsageError(f"beta: {beta!r}, but there is no c to multiply; give c, or leave beta away.")
+    _check_settings(call, a, c, alpha, beta, activation, precision)
     return a.new_empty(_shape(a, b), dtype=getattr(torch, element.library))
 
 

@@ -6,6 +6,7 @@ begins with torch's words, then says which argument was what and what to do abou
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -217,7 +218,34 @@ def check_number(name: str, value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise UsageError(f"{name}: a number within the range of fp64, given one of {len(str(value))} digits.") from None
+        digits = int(int(value).bit_length() * math.log10(2))  # or one more; Python writes no more than 4300 of them
+        digits += abs(value) >= 10**digits
+        raise UsageError(f"{name}: a number within the range of fp64, given one of {digits} digits.") from None
+
+
+def check_factor(call: Call, name: str, value: Any, accumulator: str = "fp32") -> float:
+    """Checks a factor that is multiplied in the type of sums.
+
+    Args:
+        call: The function.
+        name: What it calls the factor.
+        value: Anything.
+        accumulator: The type of sums: "fp32" or "fp64".
+
+    Raises:
+        UsageError: It is no real number.
+        OperandError: It is finite, but the type's would be infinite.
+    """
+    number = check_number(name, value)
+    if accumulator == "fp32" and _LARGEST_FP32 < abs(number) < math.inf:
+        fail(
+            "value cannot be converted to type float without overflow", call,
+            f"{name} is {number:g}, and sums are fp32, up to {_LARGEST_FP32:.4g}; scale the operands, or use fp64 ones",
+        )  # fmt: skip
+    return number
+
+
+_LARGEST_FP32 = float(np.finfo(np.float32).max)
 
 
 def check_scale(call: Call, argument: str, scale: Any, like: Any) -> Any:
@@ -231,9 +259,10 @@ def check_scale(call: Call, argument: str, scale: Any, like: Any) -> Any:
 
     Raises:
         UsageError: It is neither.
+        OperandError: It is a number beyond the range of fp32.
     """
     if isinstance(scale, int | float | np.integer | np.floating) and not isinstance(scale, bool):
-        number = check_number(argument, scale)
+        number = check_factor(call, argument, scale)
         if is_torch(like):
             return like.new_full((), number, dtype=sys.modules["torch"].float32)
         return np.array(number, np.float32)

@@ -380,6 +380,7 @@ def tune(
         addend,
         check_batches,
         check_bias,
+        check_factor,
         check_flag,
         check_kinds,
         check_matrices,
@@ -397,11 +398,9 @@ def tune(
     check_kinds(call, {"a": a, "b": b, "c": c, "bias": bias})
     (check_matrices if len(a.shape) == 2 else check_batches)(call, a, b)
     check_settings(activation, precision, element_of(a, "a"))
-    alpha, beta, invariant = (
-        check_number("alpha", alpha),
-        check_number("beta", beta),
-        check_flag("invariant", invariant),
-    )
+    sums = element_of(a, "a").accumulator
+    alpha, beta = check_factor(call, "alpha", alpha, sums), check_factor(call, "beta", beta, sums)
+    invariant = check_flag("invariant", invariant)
     element, shape = result_element(a, out_dtype), (*a.shape[:-1], b.shape[-1])
     c = addend(call, c, beta, a, element, shape)
     if bias is not None:
