@@ -797,6 +797,31 @@ def test_a_layer_says_all_its_settings_and_does_not_run_what_was_compiled_of_ano
     assert layer._compiled_call_impl is not None
 
 
+def test_compiled_calls_take_what_others_take(compiled):
+    a, b = scaled_operands()
+    eights = compiled(lambda a, b: tritongemm.scaled_mm(a, b, 0.5, 3, out_dtype="torch.float32"))
+    assert same_bits(eights(a, b), tritongemm.scaled_mm(a, b, 0.5, 3, out_dtype="torch.float32"))
+    row, several = random(4), random(5, 4, 2)
+    assert same_bits(compiled(tritongemm.matmul)(row, several), tritongemm.matmul(row, several))
+    assert same_bits(compiled(tritongemm.matmul)(several, row[:2]), tritongemm.matmul(several, row[:2]))
+    with pytest.raises(Exception, match=r"alpha is 1e\+39"):
+        compiled(lambda x: tritongemm.mm(x, x, alpha=1e39))(random(3, 3))
+
+
+def test_what_calculates_with_numpy_breaks_the_graph_of_a_compiled_program():
+    x = random(4, 4)
+
+    def function(x):
+        grouped = tritongemm.grouped_mm([x, x], [x, x[:, :2]], alpha=2)
+        return sum(tritongemm.predict(x + 1, x, bias=x[0], precision="tf32").unbind()), *grouped
+
+    got = torch.compile(function, backend="eager")(x)
+    assert all(same_bits(*pair) for pair in zip(got, function(x), strict=True))
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="calculates with NumPy, which is not compiled"):
+        torch.compile(function, backend="eager", fullgraph=True)(x)
+
+
 def test_the_code_of_the_readme_that_needs_torch_runs():
     page = pathlib.Path(__file__).parents[1] / "README.md"
     if not page.exists():

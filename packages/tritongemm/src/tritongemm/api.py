@@ -422,6 +422,10 @@ def scaled_mm(
     if eager.compiling():
         from tritongemm import library
 
+        scale_a, scale_b = (
+            a.new_full((), x, dtype=sys.modules["torch"].float32) if isinstance(x, int | float) else x
+            for x in (scale_a, scale_b)
+        )
         result = library.scaled_product(
             a, b, scale_a, scale_b, c if c is None else c.expand(a.shape[0], b.shape[1]), bias, float(alpha),
             float(beta), activation, precision, _traced_dtype(out_dtype, out), invariant, config,
@@ -490,6 +494,11 @@ def grouped_mm(
         OperandError: Shapes, types or devices do not fit; also a RuntimeError, in torch's words.
         UsageError: Another argument cannot be used as given.
     """
+    if eager.compiling():
+        return _outside(
+            grouped_mm, list_a, list_b, outs=outs, precision=precision, alpha=alpha, activation=activation,
+            out_dtype=out_dtype, config=config,
+        )  # fmt: skip
     lists = {"list_a": list_a, "list_b": list_b} | ({} if outs is None else {"outs": outs})
     for name, x in lists.items():
         if isinstance(x, str | bytes) or not (hasattr(x, "__len__") and hasattr(x, "__getitem__")):
@@ -617,6 +626,11 @@ def predict(
         OperandError: Shapes or types do not fit; also a RuntimeError, in torch's words.
         UsageError: Another argument cannot be used as given.
     """
+    if eager.compiling():
+        return _outside(
+            predict, a, b, precision=precision, alpha=alpha, beta=beta, c=c, bias=bias, activation=activation,
+            out_dtype=out_dtype,
+        )  # fmt: skip
     if is_prepared(b):
         precision, b = _of_prepared(precision, b), b.b
     torch_kind = check_kinds(_PREDICT, {"a": a, "b": b, "c": c, "bias": bias})
@@ -664,6 +678,13 @@ def _called(
     check_kinds(call, {"a": a, "b": b, "c": c, "bias": bias, "out": out})
     (check_matrices if settings[0] == 2 else check_batches)(call, a, b)
     return _product(call, a, b, c, bias, out, settings)
+
+
+def _outside(function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+    """A call in the middle of what torch.compile traces, made when the compiled program comes by."""
+    from tritongemm import library
+
+    return library.outside(function, *arguments, **more)
 
 
 def _uncompilable(b: Any, precision: Any) -> bool:
@@ -776,7 +797,8 @@ def _traced_dtype(out_dtype: Any, out: Any) -> Any:
         return out_dtype
     import torch
 
-    return getattr(torch, _LIBRARY_NAMES.get(out_dtype, out_dtype))
+    name = out_dtype.removeprefix("torch.")
+    return getattr(torch, _LIBRARY_NAMES.get(name, name))
 
 
 _LIBRARY_NAMES = {element.name: element.library for element in ELEMENTS.values()}
@@ -869,7 +891,7 @@ def _rows(x: Any) -> Any:
     """The rows of all matrices of a batch below each other, without a copy where strides allow it."""
     if x.shape[-1]:
         return x.reshape(-1, x.shape[-1])
-    return x.reshape(int(np.prod(x.shape[:-1], dtype=int)), 0)  # of nothing, NumPy cannot tell how many
+    return x.reshape(math.prod(x.shape[:-1]), 0)  # of nothing, NumPy cannot tell how many
 
 
 def _broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
@@ -889,7 +911,7 @@ def _stacked(x: Any, batch: tuple[int, ...]) -> Any:
     """Matrices with one batch axis; one that is repeated has stride 0 where torch and NumPy can say so."""
     shape = (*batch, *x.shape[-2:])
     whole = x.expand(shape) if is_torch(x) else np.broadcast_to(x, shape)
-    return whole.reshape(int(np.prod(batch, dtype=int)), *x.shape[-2:])
+    return whole.reshape(math.prod(batch), *x.shape[-2:])
 
 
 _all: tuple[Callable[..., Any], ...] = (mm, bmm, addmm, baddbmm, matmul, linear, scaled_mm, grouped_mm, predict)

@@ -152,6 +152,12 @@ _UNCOMPILED = (
 )
 
 
+@torch.compiler.disable(reason="tritongemm: this function calculates with NumPy, which is not compiled.")  # type: ignore[untyped-decorator]
+def outside(function: Any, *arguments: Any, **more: Any) -> Any:
+    """A call that torch.compile breaks its graph for: it would take NumPy's operations for torch's."""
+    return function(*arguments, **more)
+
+
 @torch.compiler.disable(reason=_UNCOMPILED)  # type: ignore[untyped-decorator]
 def uncompiled(*arguments: Any) -> Any:
     """A product that no operator can stand for, as b is no tensor or a guard is told to stand aside: torch.compile
