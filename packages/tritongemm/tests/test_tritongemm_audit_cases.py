@@ -1,6 +1,8 @@
 """Audits of kernels of any signature: right ones pass, and each planted mistake fails with its reason."""
 
 import json
+import pathlib
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -286,6 +288,45 @@ def test_results_may_be_written_into_inputs():
     result = audit(kernel, softmax, inputs)
     assert {m.output for m in result.sides[0].measured} == {"y"}
     assert result.status == "PASS WITH LIMITATIONS", told(result)
+
+
+def written_into(y_of_x):
+    """A kernel that writes its results into an array full of zeros, and the inputs for it."""
+
+    def inputs(rng, n=40):
+        x = rng.standard_normal(n).astype(np.float32)
+        return {"x": x if n > 1 else -np.abs(x), "y": np.zeros_like(x)}
+
+    def kernel(x, y):
+        y[...] = y_of_x(x)
+
+    return kernel, lambda x: np.maximum(x, 0), inputs
+
+
+def test_a_result_that_its_array_holds_already_is_a_result():
+    result = audit(*written_into(lambda x: np.maximum(x, 0)), name="relu")
+    assert result.status == "PASS WITH LIMITATIONS", told(result)
+    assert {m.shape for m in result.sides[0].measured} == {(40,), (41,), (1,)}
+
+
+def test_a_kernel_that_writes_nothing_fails():
+    result = audit(*written_into(np.zeros_like), name="idle")
+    assert result.status == "FAIL"
+    assert "the rms error of 'y' is" in told(result)
+    kernel, reference, inputs = written_into(lambda x: np.maximum(x, 0) if x.size == 40 else 0)
+    result = audit(kernel, reference, inputs, tiles={"n": 20})
+    assert result.status == "FAIL"
+    assert "at n = 19 (one less than a tile)" in told(result), told(result)
+
+
+def test_what_fails_in_one_trial_does_not_stop_to_fail_as_another_cannot_be_compared():
+    def kernel(x):
+        return 2 * softmax(x) if x.shape[1] > 1 else (x, x)
+
+    result = audit(kernel, softmax, rows, name="twice")
+    assert result.status == "FAIL"
+    assert "2 times the right ones" in told(result)
+    assert "A (twice) could not be run: at rows = 1, columns = 1 it gives 2 results" in told(result)
 
 
 def test_outputs_of_another_shape_or_number_are_told():
@@ -575,6 +616,25 @@ def test_the_template_runs_and_a_baseline_tells_what_got_worse(folder, capsys):
     told = capsys.readouterr()
     assert "--baseline: 'reports/audit.json' is the audit of something else" in told.err
     assert told.out.startswith("PASS"), "what the audit found is not lost for a wrong file"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "quoted"),
+    [
+        (("tl.sum(p, axis=0)", "tl.sum(p.to(tl.float16), axis=0)"), "855 times what is"),
+        (("live = at < columns", "live = at < columns // 64 * 64"), "is a multiple of 64"),
+    ],
+)
+def test_the_page_on_adapters_quotes_what_an_audit_says(folder, capsys, mistake, quoted):
+    page = pathlib.Path(__file__).parents[3] / "docs" / "how-to" / "audit-any-kernel.md"
+    if not page.exists():
+        pytest.skip("the tests were installed without the documentation")
+    text = page.read_text(encoding="utf-8")
+    assert f"`{mistake[1]}`" in text
+    (block,) = [b for b in re.findall(r"```text\n(.*?)```", text, re.DOTALL) if quoted in b]
+    (folder / "adapter.py").write_text(cases.TEMPLATE.replace(*mistake))
+    assert main(["audit", "adapter.py", "--device", "cpu", "--no-report"]) == 1
+    assert " ".join(block.split()) in " ".join(capsys.readouterr().out.split())
 
 
 def test_adapters_take_the_users_own_tensors(folder, capsys):

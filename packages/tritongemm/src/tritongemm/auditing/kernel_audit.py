@@ -30,7 +30,6 @@ from tritongemm.auditing.trials import (
     Inputs,
     Place,
     Refused,
-    Result,
     Spec,
     Values,
     as_drawn,
@@ -67,7 +66,7 @@ class Side:
         function: What is called.
         measured: Its outputs in all trials.
         refused: Trials it does not take, with the reasons.
-        failed: Why it could not be run at all.
+        failed: Why it could not be run, or not any more.
         out_of_bounds: An access outside of its arrays.
         launched: Triton kernels that one call launches.
         kernels: Their names.
@@ -424,6 +423,8 @@ class _Run:
     deadline: float
     show: Show
     floats: str = "ieee"
+    #: By a function's id, the arrays that it has written to.
+    written: dict[int, frozenset[str]] = field(default_factory=dict)
 
     @property
     def gradients(self) -> tuple[str, ...]:
@@ -464,16 +465,16 @@ class _Run:
         for side in sides:
             if side.failed:
                 continue
-            result = self._run_side(side, spec, here)
-            if result is None:
+            outputs = self._run_side(side, spec, here)
+            if outputs is None:
                 continue
             try:
-                pairs = paired(result.outputs, golden)
+                pairs = paired(outputs, golden)
             except KernelFailed as error:
-                side.failed = one_line(error)
+                side.failed = f"at {_sizes_text(self.case, spec)} {one_line(error)}"
                 continue
-            exact = self._exact(side, inputs, spec, result.outputs)
-            small = sum(v.values.size for v in result.outputs.values()) <= _SMALL
+            exact = self._exact(side, inputs, spec, outputs)
+            small = sum(v.values.size for v in outputs.values()) <= _SMALL
             usual = {m.output: m.rms for m in side.measured if m.spec.why == GIVEN}
             for mine, (its, own, right) in pairs.items():
                 side.measured.append(
@@ -496,41 +497,52 @@ class _Run:
 
     def _references(self, inputs: Inputs, spec: Spec) -> tuple[dict[str, Values], dict[str, Values], dict[str, Values]]:
         """Float64, float64 with moved inputs, and the library in the inputs' own types."""
-        reference, gradients = self.case.reference, self.gradients
-        golden = call(reference, in_float64(inputs), gradients, spec.seed)
+        reference = self.case.reference
         rng = np.random.default_rng([spec.seed, 5])
         u = numfmt.FP32.unit_roundoff
-        moved = call(reference, in_float64(inputs, rng, u), gradients, spec.seed)
+        golden = self._called(reference, in_float64(inputs), spec)
+        moved = self._called(reference, in_float64(inputs, rng, u), spec)
         library: dict[str, Values] = {}
         narrow = any((kind := float_element(x)) is not None and kind.format.bits <= 16 for x in inputs.values())
         try:
-            library = call(reference, inputs, gradients, spec.seed)
+            library = self._called(reference, inputs, spec)
             usable = all(v.dtype != "fp64" for v in library.values()) or not narrow
         except (Refused, UsageError):
             usable = False
         if not usable and narrow:
             try:
-                library = call(reference, in_float32(inputs), gradients, spec.seed)
+                library = self._called(reference, in_float32(inputs), spec)
             except (Refused, UsageError):
                 library = {}
         return golden, moved, library
 
-    def _run_side(self, side: Side, spec: Spec, inputs: Inputs) -> Result | None:
+    def _called(self, function: Callable[..., Any], inputs: Inputs, spec: Spec) -> dict[str, Values]:
+        """Calls a side or the reference.
+
+        Arrays that it has written to once are results ever after: a result may be what they hold already.
+        """
+        written = self.written.get(id(function), frozenset())
+        buffers = inputs.keys() - names_taken(self.case.reference, inputs)
+        outputs = call(function, inputs, self.gradients, spec.seed, written=written, buffers=buffers)
+        self.written[id(function)] = written | outputs.keys()
+        return outputs
+
+    def _run_side(self, side: Side, spec: Spec, inputs: Inputs) -> dict[str, Values] | None:
         first = not side.measured and not side.refused
         try:
             if isinstance(self.place, CpuPlace):
                 watch = Watch(self.deadline)
                 with fpsan_tools.on_cpu(self.floats, observer=watch) as session:
-                    outputs = call(side.function, inputs, self.gradients, spec.seed)
+                    outputs = self._called(side.function, inputs, spec)
                 launches = session.launches
                 side.launched = max(side.launched, len(launches))
                 side.kernels = tuple(dict.fromkeys((*side.kernels, *(x.kernel for x in launches))))
                 side.notes = tuple(dict.fromkeys((*side.notes, *(n for x in launches for n in x.notes), *watch.note())))
-                return Result(outputs, tuple(launches), len(launches))
-            result = self.place.run(side.function, inputs, self.gradients, spec.seed)
+                return outputs
+            outputs = self._called(side.function, inputs, spec)
             if first:
                 side.launched = self.place.launches(side.function, inputs)
-            return result
+            return outputs
         except OutOfTime:
             raise
         except fpsan_tools.OutOfBounds as error:
@@ -568,7 +580,7 @@ class _Run:
     def _without_rounding(self, side: Side, inputs: Inputs, spec: Spec) -> dict[str, Values] | None:
         try:
             with fpsan_tools.on_cpu("real", observer=(watch := Watch(self.deadline))) as session:
-                made = call(side.function, inputs, self.gradients, spec.seed)
+                made = self._called(side.function, inputs, spec)
             side.operations = operations_of(session.launches, watch) | side.operations
         except (fpsan_tools.FpsanError, Refused, UsageError):
             return None
@@ -576,11 +588,12 @@ class _Run:
 
     def reruns(self, sides: list[Side]) -> None:
         """Whether a GPU gives the same bits every time."""
-        inputs = self.place.inputs(make_inputs(self.case, Spec(GIVEN, seed=self.seed), self.dtype))
+        spec = Spec(GIVEN, seed=self.seed)
+        inputs = self.place.inputs(make_inputs(self.case, spec, self.dtype))
         for side in sides:
             if side.failed:
                 continue
-            runs = [self.place.run(side.function, inputs, self.gradients, self.seed).outputs for _ in range(_RERUNS)]
+            runs = [self._called(side.function, inputs, spec) for _ in range(_RERUNS)]
             side.reruns = sum(
                 int((~((x.values == y[name].values) | (np.isnan(x.values) & np.isnan(y[name].values)))).sum())
                 for y in runs[1:]
@@ -618,10 +631,10 @@ class _Run:
     def _trial_without_formula(self, spec: Spec, probe: Side) -> None:
         here = self.place.inputs(make_inputs(self.case, spec, self.dtype))
         golden, moved, library = self._references(here, spec)
-        result = self._run_side(probe, spec, here)
-        if result is None:
+        outputs = self._run_side(probe, spec, here)
+        if outputs is None:
             return
-        for mine, (its, own, right) in paired(result.outputs, golden).items():
+        for mine, (its, own, right) in paired(outputs, golden).items():
             probe.measured.append(measure(spec, mine, own, library.get(its), right.values, moved[its].values))
 
     def lines(self, side: Side) -> None:

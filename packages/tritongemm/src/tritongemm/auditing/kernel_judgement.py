@@ -66,7 +66,8 @@ def _judge_side(v: Verdict, case: Case, side: Any) -> None:
     name = _named(side)
     if side.failed:
         v.doubts.append(f"{name} could not be run: {side.failed}.")
-        return
+        if not side.measured:
+            return
     if side.out_of_bounds:
         v.failures.append(f"{name} reaches outside its arrays at {side.out_of_bounds}")
     for output in dict.fromkeys(m.output for m in side.measured if m.problem):

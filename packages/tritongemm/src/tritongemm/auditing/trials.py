@@ -11,7 +11,7 @@ import contextlib
 import inspect
 import io
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,21 +67,6 @@ class Values:
 
 class Refused(Exception):
     """A kernel or reference that does not take these inputs."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What running a side gave.
-
-    Attributes:
-        outputs: By name.
-        launches: Records of the Triton kernels that ran, if they were evaluated.
-        launched: How many Triton kernels ran.
-    """
-
-    outputs: dict[str, Values]
-    launches: tuple[Any, ...] = ()
-    launched: int = 0
 
 
 def make_inputs(case: Case, spec: Spec, dtype: str | None) -> Inputs:
@@ -235,7 +220,15 @@ def in_float32(inputs: Inputs) -> Inputs:
     }
 
 
-def call(side: Callable[..., Any], inputs: Inputs, gradients: tuple[str, ...] = (), seed: int = 0) -> dict[str, Values]:
+def call(
+    side: Callable[..., Any],
+    inputs: Inputs,
+    gradients: tuple[str, ...] = (),
+    seed: int = 0,
+    *,
+    written: Collection[str] = (),
+    buffers: Collection[str] = (),
+) -> dict[str, Values]:
     """Calls a side with those of the inputs it has parameters for, on copies of them.
 
     Args:
@@ -243,9 +236,11 @@ def call(side: Callable[..., Any], inputs: Inputs, gradients: tuple[str, ...] = 
         inputs: By name.
         gradients: Inputs to differentiate its results by, with PyTorch.
         seed: Of the cotangents.
+        written: Arrays that it is known to write to: results, also where it writes what they hold already.
+        buffers: Arrays that nobody else reads: its results if it returns nothing and changes nothing.
 
     Returns:
-        Its outputs by name: what it returns, or the arrays that it changed.
+        Its outputs by name: what it returns, or the arrays that it writes to.
 
     Raises:
         Refused: It raised an error of its own.
@@ -258,7 +253,8 @@ def call(side: Callable[..., Any], inputs: Inputs, gradients: tuple[str, ...] = 
     returned = _called(side, given)
     outputs = _named(returned)
     if not outputs:
-        outputs = {name: x for name, x in given.items() if is_array(x) and not _same(_bits(x), before[name])}
+        results = [name for name, bits in before.items() if name in written or not _same(_bits(given[name]), bits)]
+        outputs = {name: given[name] for name in results or [name for name in before if name in buffers]}
     floats = {name: x for name, x in outputs.items() if float_element(x) is not None}
     return {name: _value(x) for name, x in (floats or outputs).items()}
 
@@ -412,14 +408,6 @@ class CpuPlace:
         """The inputs where a kernel finds them: here."""
         return {name: x.cpu() if is_torch(x) else x for name, x in inputs.items()}
 
-    def run(
-        self, side: Callable[..., Any], inputs: Inputs, gradients: tuple[str, ...], seed: int, domain: Any = "ieee"
-    ) -> Result:
-        """Calls a side whose kernels are evaluated in a domain."""
-        with fpsan_tools.on_cpu(domain) as session:
-            outputs = call(side, inputs, gradients, seed)
-        return Result(outputs, tuple(session.launches), len(session.launches))
-
 
 class GpuPlace:
     """Kernels are launched on the first CUDA GPU."""
@@ -441,12 +429,6 @@ class GpuPlace:
             else:
                 made[name] = torch.from_numpy(np.ascontiguousarray(x)).cuda() if isinstance(x, np.ndarray) else x
         return made
-
-    def run(
-        self, side: Callable[..., Any], inputs: Inputs, gradients: tuple[str, ...], seed: int, domain: Any = None
-    ) -> Result:
-        """Calls a side."""
-        return Result(call(side, inputs, gradients, seed))
 
     def launches(self, side: Callable[..., Any], inputs: Inputs) -> int:
         """How many Triton kernels a side launches. Autotuners are not asked: they run their first configuration."""
