@@ -242,13 +242,15 @@ def gpu_tests(session: nox.Session) -> None:
     one_thread = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")} if shared else {}
     # Only then what others would disturb: under the memory checker every access to the GPU waits for theirs.
     runs = (("gpu and not alone", workers, [], one_thread), ("gpu and alone", [], ["-n", "0"] if shared else [], {}))
+    chosen, given = marks_of(session.posargs)
     reports = []
     for marks, first, last, more in runs:
         reports.append(session.cache_dir / f"{marks.replace(' ', '-')}.xml")
         reports[-1].unlink(missing_ok=True)
-        options = [*first, *session.posargs, *last, f"--junitxml={reports[-1]}"]
+        options = [*first, *given, *last, f"--junitxml={reports[-1]}"]
+        both = f"{marks} and ({chosen})" if chosen else marks  # a second -m would run the same tests in both parts
         session.run(
-            "python", "-m", "pytest", *folders, "-m", marks, *options, env={**env, **more},
+            "python", "-m", "pytest", *folders, "-m", both, *options, env={**env, **more},
             success_codes=[0, SOME_FAILED, NONE_RAN],
         )  # fmt: skip
     suites = [suite for path in reports for suite in ElementTree.parse(path).iter("testsuite")]
@@ -258,6 +260,20 @@ def gpu_tests(session: nox.Session) -> None:
     if failed or broken:
         session.error(f"{failed + broken} of {ran} cases failed")
     session.log(f"{ran} cases; for bench/record_tests.py: {' '.join(map(str, reports))}")
+
+
+def marks_of(arguments: list[str]) -> tuple[str, list[str]]:
+    """The marks that pytest's arguments select by `-m`, and the other arguments."""
+    chosen, others = "", []
+    left = iter(arguments)
+    for argument in left:
+        if argument == "-m":
+            chosen = next(left, "")
+        elif argument.startswith("-m"):
+            chosen = argument[2:].removeprefix("=")
+        else:
+            others.append(argument)
+    return chosen, others
 
 
 #: Most of the time of GPU tests is Triton's compiler, on the CPU; every worker holds GPU memory of its own.
@@ -273,9 +289,28 @@ def has_xdist(session: nox.Session) -> bool:
     return str(session.run("python", "-c", code, silent=True)).strip() == "True"
 
 
+#: Benchmarks of a GPU, with the torch that drives it.
+GPU_BENCHMARKS = {"gemm", "gemm_overhead", "numfmt_rounding_gpu"}
+
+
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks against their peers (`-- NAME ...` selects); results go to `bench/results/`."""
+    """Run the benchmarks against their peers (`-- NAME ... OPTIONS` selects); results go to `bench/results/`."""
+    names = {
+        path.stem: path for path in sorted((ROOT / "bench").glob("*.py")) if not path.stem.startswith(("_", "record_"))
+    }
+    # Options follow the names, for they may have values that look like names.
+    first = next((i for i, arg in enumerate(session.posargs) if arg.startswith("-")), len(session.posargs))
+    asked, options = session.posargs[:first], session.posargs[first:]
+    if unknown := [name for name in asked if name not in names]:
+        session.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(names)}")
+    wanted = asked or list(names)
+    if not has_cuda_gpu() and (left_out := [name for name in wanted if name in GPU_BENCHMARKS]):
+        said = f"{', '.join(left_out)}: no CUDA GPU here (`nvidia-smi -L` lists none)"
+        if asked:
+            session.error(said)
+        session.warn(said)
+        wanted = [name for name in wanted if name not in left_out]
     if not no_venv(session):
         extras = "[torch]" if has_cuda_gpu() else ""
         install(
@@ -283,14 +318,6 @@ def bench(session: nox.Session) -> None:
             local(NUMFMT, "[fast,plot]"), local(FPSAN, "[triton]"), local(GEMM, extras), local(LECTURES),
             *group("peers"),
         )  # fmt: skip
-    names = {
-        path.stem: path for path in sorted((ROOT / "bench").glob("*.py")) if not path.stem.startswith(("_", "record_"))
-    }
-    options = [arg for arg in session.posargs if arg.startswith("-")]
-    wanted = [arg for arg in session.posargs if not arg.startswith("-")] or list(names)
-    unknown = [name for name in wanted if name not in names]
-    if unknown:
-        session.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(names)}")
     for name in wanted:
         session.run("python", str(names[name]), *options, env=no_venv_path(session))
 

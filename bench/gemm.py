@@ -576,8 +576,8 @@ def main() -> int:
     if options.compare:
         return compare(*options.compare)
     if not torch.cuda.is_available():
-        print("bench/gemm.py: no CUDA GPU here; nothing was measured", file=sys.stderr)
-        return 0
+        print("bench/gemm.py needs a CUDA GPU", file=sys.stderr)
+        return 1
     cases: list[tuple[Family, tuple[int, int, int]]] = []
     if not options.small:
         squares = [SQUARE[1]] if options.quick else SQUARE

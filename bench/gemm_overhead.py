@@ -1,6 +1,6 @@
 """CPU time of one eager call of a product, ours and torch's, on a GPU.
 
-    python bench/gemm_overhead.py [--size 64 --size 1024] [--json FILE]
+    python bench/gemm_overhead.py [--size 64 --size 1024] [--quick] [--machine NAME] [--json FILE]
 
 Products of 64 rows go to the kernels that run everywhere, those of 1024 to the ones made for Hopper.
 
@@ -15,6 +15,7 @@ import argparse
 import json
 import random
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -72,14 +73,14 @@ def _long_way(a: torch.Tensor, b: torch.Tensor) -> object:
         eager._plans = kept
 
 
-def measure(calls: dict[str, Callable[[], object]]) -> dict[str, dict[str, float]]:
+def measure(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, dict[str, float]]:
     """Microseconds per call and the ratio to torch.matmul of the same round, medians."""
     for call in calls.values():
         for _ in range(3):
             call()
     times: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         random.shuffle(order)
         for name in order:
             torch.cuda.synchronize()
@@ -102,15 +103,19 @@ def main() -> None:
     """Prints the tables, and writes them as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, action="append", help="extent of the square matrices: 64 and 1024")
-    parser.add_argument("--json", type=Path, help="file to write")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, for a look")
+    parser.add_argument("--machine", default="gpu", help="name of this machine in the results")
+    parser.add_argument("--json", type=Path, help="file to write (default bench/results/MACHINE-gemm-overhead.json)")
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("gemm_overhead.py needs a CUDA GPU")
     report: dict[str, object] = {
         "device": torch.cuda.get_device_name(),
         "versions": {"torch": torch.__version__, "triton": triton.__version__},
     }
     for size in options.size or [64, 1024]:
         for dtype in (torch.float32, torch.bfloat16):
-            figures = measure(contestants(size, dtype))
+            figures = measure(contestants(size, dtype), 3 if options.quick else ROUNDS)
             title = f"{str(dtype).removeprefix('torch.')}, {size} x {size} x {size}"
             report[title] = figures
             print(f"\n{title}, CPU time per call")
@@ -118,8 +123,9 @@ def main() -> None:
                 print(f"  {name:36} {figure['us']:8.2f} us  {figure['ratio']:6.2f}x")
             ours = figures["tritongemm.mm"]["ratio"]
             print(f"  goal: at most {GOAL}x, {'reached' if ours <= GOAL else 'not reached'} ({ours:.2f}x)")
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    path = options.json or Path(__file__).parent / "results" / f"{options.machine}-gemm-overhead.json"
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"written to {path}", file=sys.stderr)
 
 
 if __name__ == "__main__":

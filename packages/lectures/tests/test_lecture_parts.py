@@ -162,7 +162,7 @@ def test_recorded_speeds_say_where_they_come_from() -> None:
 
 
 def test_recorded_speeds_are_those_of_the_repositorys_results() -> None:
-    """About: the results may be recorded again, and `python bench/lecture_speeds.py` then brings them here."""
+    """About: the results may be recorded again, and `python bench/record_lecture_speeds.py` then brings them here."""
     source = Path(__file__).resolve().parents[3] / speed()["source"]
     if not source.exists():
         pytest.skip("the results belong to the repository, not to the package")

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,46 @@ def test_named_files_and_sessions_exist(page: str) -> None:
     for path in [*files, *folders]:
         if path != "bench/results":
             assert (ROOT / path).exists(), path
+
+
+def _of_noxfile(name: str) -> Any:
+    """A function or constant of the noxfile, for whose sake nox need not be there."""
+    for node in ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node]
+        if name in [getattr(target, "id", getattr(target, "name", "")) for target in targets]:
+            names: dict[str, Any] = {}
+            exec(compile(ast.Module([node], []), "noxfile.py", "exec"), names)
+            return names[name]
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "marks", "others"),
+    [
+        ([], "", []),
+        (["-k", "edges", "-x"], "", ["-k", "edges", "-x"]),
+        (["-m", "gpu and fpsan", "-q"], "gpu and fpsan", ["-q"]),
+        (["-mfpsan"], "fpsan", []),
+        (["-m=fpsan", "--markers"], "fpsan", ["--markers"]),
+    ],
+)
+def test_marks_given_to_the_gpu_tests_are_joined_with_those_of_its_two_parts(
+    arguments: list[str], marks: str, others: list[str]
+) -> None:
+    assert _of_noxfile("marks_of")(arguments) == (marks, others)
+
+
+def test_every_benchmark_can_be_quick_and_those_of_a_gpu_are_known() -> None:
+    benchmarks = {
+        path.stem: path.read_text(encoding="utf-8")
+        for path in (ROOT / "bench").glob("*.py")
+        if not path.stem.startswith(("_", "record_"))
+    }
+    assert len(benchmarks) >= 10
+    for name, text in benchmarks.items():
+        assert '"--quick"' in text or re.search(r"^from _tables import .*\bmain\b", text, re.MULTILINE), name
+    of_gpu = {name for name, text in benchmarks.items() if "needs a CUDA GPU" in text}
+    assert of_gpu == _of_noxfile("GPU_BENCHMARKS")
 
 
 def test_every_howto_is_in_the_index_and_the_navigation() -> None:

@@ -4,7 +4,7 @@ Reads `matrix_units_libraries.json` and `matrix_units_library_samples.npz` from 
 variable OUT named when `test_matrix_units_gpu.py -k library` ran there, in one run or in several), and writes
 `matrix_units_library_h200.npz` and `.json` to the tests' data. Needs no GPU.
 
-    python bench/gather_library_products.py VERSIONS.json FOLDER...
+    python bench/record_library_products.py VERSIONS.json FOLDER...
 
 VERSIONS.json is an index whose "versions" describe the machine, such as that of bench/record_matrix_units.py.
 """

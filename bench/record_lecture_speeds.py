@@ -1,6 +1,6 @@
 """Take from the recorded products of bench/gemm.py what the lecture on FP32 from parts quotes.
 
-    python bench/lecture_speeds.py
+    python bench/record_lecture_speeds.py
 
 Reads bench/results/nvidia-h200-gemm.json and writes packages/lectures/src/numfmt_lectures/data/nvidia-h200-speed.json:
 speeds and errors of the modes at one shape, on a rested card, with the peaks of the data sheet.
