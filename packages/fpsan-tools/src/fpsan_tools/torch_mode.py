@@ -103,16 +103,16 @@ class FpSanTorch(TorchDispatchMode):
         if base.endswith("_") and not base.endswith("__"):
             functional = _overload(base[:-1], overload or "default")
             if functional is not None:
-                with self._dispatching():
+                with self.dispatching():
                     return args[0].copy_(functional(*args, **kwargs))
         elif isinstance(out, torch.Tensor):
             functional = _overload(base, overload.removesuffix("out").removesuffix("_"), "Tensor", "default")
             if functional is not None:
-                with self._dispatching():
+                with self.dispatching():
                     result = functional(*args, **{k: v for k, v in kwargs.items() if k != "out"})
                     return out.resize_(result.shape).copy_(result)
         decomposition = torch._decomp.decomposition_table.get(func)
-        with self._dispatching():
+        with self.dispatching():
             if decomposition is not None:
                 return decomposition(*args, **kwargs)
             result = func.decompose(*args, **kwargs)
@@ -121,7 +121,7 @@ class FpSanTorch(TorchDispatchMode):
         return result
 
     @contextmanager
-    def _dispatching(self) -> Iterator[None]:
+    def dispatching(self) -> Iterator[None]:
         """Within a dispatched operation the mode is off; here it is on again."""
         TorchDispatchMode.__enter__(self)
         try:

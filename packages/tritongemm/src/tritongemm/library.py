@@ -414,7 +414,7 @@ def _product_payloads(
 ) -> Any:  # fmt: skip
     sums = _summed(mode, a[..., :0], b[..., :0, :]) if alpha == 0 else _summed(mode, a, b)
     dtype = getattr(torch, result_element(a, out_dtype).library)
-    with mode._dispatching():
+    with mode.dispatching():
         return _finished(sums, c, bias, 1.0 if alpha == 0 else alpha, beta, activation, dtype)
 
 
@@ -427,7 +427,7 @@ def _scaled_payloads(
     steps = [slice(None)] if whole else [slice(k, k + SCALE_BLOCK) for k in range(0, a.shape[1], SCALE_BLOCK)]
     sums = [_summed(mode, a[:, k], b[k]) for k in steps]
     dtype = getattr(torch, result_element(a, out_dtype).library)
-    with mode._dispatching():
+    with mode.dispatching():
         if whole:
             total = sums[0] * (scale_a * scale_b)
         else:
