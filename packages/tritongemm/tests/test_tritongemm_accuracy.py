@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import numfmt
 from tritongemm import accuracy
 from tritongemm.accuracy import ErrorAccumulator, Tolerance, a_priori_bound, measure, probabilistic_bound
+from tritongemm.auditing.implied_orders import ModeOrder
 from tritongemm.errors import UsageError
 from tritongemm.matrices import DTYPES
 from tritongemm.orders import SummationOrder
@@ -266,6 +267,12 @@ def test_the_probabilistic_bound_lies_between_the_errors_and_the_certain_bound()
     assert probability == pytest.approx(1 - 2 * 6144 * math.exp(-18), rel=1e-6)
     assert bound < order.relative_bound(6144)
     assert probabilistic_bound(order, 10**9)[1] == 0
+
+
+def test_a_probabilistic_bound_of_a_mode_has_the_probability_of_its_own_lambda():
+    order = ModeOrder("tf32", "fp32")
+    assert probabilistic_bound(order, 1000, lam=1.0) == probabilistic_bound(order, 1000)
+    assert probabilistic_bound(order, 1000)[1] > 0.9999
 
 
 def test_nan_and_infinity_are_compared_by_place():

@@ -397,12 +397,6 @@ def test_the_activations_of_kernels_are_those_that_are_documented():
         np.testing.assert_allclose(tritongemm.mm(x, one, activation=activation), y, rtol=1e-5, atol=1e-7)
 
 
-def test_scales_are_for_the_blocks_of_the_kernels():
-    from tritongemm.kernels import block_scaled
-
-    assert operands.SCALE_BLOCK == block_scaled.BLOCK
-
-
 def test_exported_names_exist_and_are_documented():
     for name in tritongemm.__all__:
         if name == "nn" and importlib.util.find_spec("torch") is None:
@@ -411,6 +405,24 @@ def test_exported_names_exist_and_are_documented():
             continue
         value = getattr(tritongemm, name)
         assert name == "__version__" or value.__doc__, name
+
+
+def test_modules_that_are_exported_list_their_names_for_the_reference():
+    for name in ("accuracy", "challenge", "emulation", "errors", "modes", "orders"):
+        module = getattr(tritongemm, name)
+        for offered in module.__all__:
+            assert hasattr(module, offered), (name, offered)
+
+
+def test_errors_that_public_docstrings_name_are_public():
+    named = set()
+    for name in set(tritongemm.__all__) - {"nn"}:
+        text = getattr(tritongemm, name).__doc__ or ""
+        raises = re.search(r"Raises:\n((?:\s{8}.*\n?|\n)*)", text)
+        named |= set(re.findall(r"^ {8}(\w+):", raises[1], re.MULTILINE)) if raises else set()
+    assert {"OperandError", "UsageError", "Unavailable"} <= named
+    public = {*tritongemm.__all__, *tritongemm.errors.__all__}
+    assert named - public <= {"AssertionError"}
 
 
 def test_without_triton_sums_are_predicted_and_the_rest_says_why_not():

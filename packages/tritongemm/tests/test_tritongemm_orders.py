@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tritongemm.errors import UsageError
 from tritongemm.orders import SummationOrder
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -131,5 +132,5 @@ def test_heights_count_the_roundings_of_the_longest_path():
 
 @pytest.mark.parametrize(("lanes", "tree"), [(3, ()), (0, ()), (4, (1,)), (4, (1, 1)), (2, ())])
 def test_an_impossible_order_is_refused(lanes, tree):
-    with pytest.raises(ValueError, match=r"lanes|tree"):
+    with pytest.raises(UsageError, match=r"lanes|tree"):
         SummationOrder(lanes=lanes, tree=tree)

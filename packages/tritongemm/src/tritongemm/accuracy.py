@@ -141,18 +141,19 @@ def probabilistic_bound(order: BoundedOrder, K: int, lam: float = LAMBDA) -> tup
     Args:
         order: The kernel's order of summation.
         K: Number of products.
-        lam: lambda of Higham and Mary, theorem 3.1.
+        lam: lambda of Higham and Mary, theorem 3.1; orders with a probabilistic bound of their own have it for 6.
 
     Returns:
         gamma~_n(lambda) = exp(lambda·sqrt(n)·u + n·u²/(1-u)) - 1 with n the order's height, or the a-priori bound
         where that is less, and 1 - 2·K·exp(-lambda²(1-u)²/2).
     """
-    u, n = _FP32.unit_roundoff, order.height(K)
+    u = _FP32.unit_roundoff
     own = getattr(order, "probable", None)  # Of orders whose operations do not round to nearest.
     if own is not None:
-        return float(own(K)), max(0.0, 1 - 2 * K * math.exp(-((lam * (1 - u)) ** 2) / 2))
-    bound = probable_chain(n, u, lam) if K else 0.0
-    bound = min(bound, order.relative_bound(K))  # Short sums cannot err as much as that.
+        bound, lam = float(own(K)), LAMBDA
+    else:
+        bound = probable_chain(order.height(K), u, lam) if K else 0.0
+        bound = min(bound, order.relative_bound(K))  # Short sums cannot err as much as that.
     return bound, max(0.0, 1 - 2 * K * math.exp(-((lam * (1 - u)) ** 2) / 2))
 
 

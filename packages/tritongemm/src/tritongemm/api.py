@@ -19,7 +19,17 @@ import numpy as np
 
 from tritongemm import automatic, eager
 from tritongemm.configurations import Config
-from tritongemm.elements import ELEMENTS, FP8, Element, address_of, element_of, empty_like, strides_of, write_values
+from tritongemm.elements import (
+    ELEMENTS,
+    FP8,
+    Element,
+    address_of,
+    element_of,
+    empty_like,
+    extent,
+    strides_of,
+    write_values,
+)
 from tritongemm.errors import UsageError
 from tritongemm.matrices import is_torch
 from tritongemm.operands import (
@@ -30,6 +40,7 @@ from tritongemm.operands import (
     check_batches,
     check_bias,
     check_factor,
+    check_factors,
     check_flag,
     check_kinds,
     check_matrices,
@@ -395,10 +406,11 @@ def scaled_mm(
     Args:
         a: (M, K) fp8 matrix.
         b: (K, N) fp8 matrix.
-        scale_a: fp32: one number, (M, 1) per row, or (M, K/128) per row and 128 columns. Scales are multiplied
+        scale_a: fp32: one number, (M, 1) per row, or (M, ceil(K/128)) per row and 128 columns. Scales are multiplied
             with each other first, in fp32: results are infinite where scale_a·scale_b is 2**128 or more, and lose bits
             where it is below 2**-126, whatever the operands are.
-        scale_b: fp32: one number, (1, N) per column, or (K/128, N/128) per block.
+        scale_b: fp32: one number, (1, N) per column, or (ceil(K/128), ceil(N/128)) per block; scales of blocks go with
+            scales of blocks.
         bias: (N,) array.
         out: (M, N) matrix to write to.
         out_dtype: Type of the result; bf16 by default.
@@ -442,7 +454,7 @@ def scaled_mm(
     check_scale_shapes(_SCALED, scale_a, scale_b, int(a.shape[0]), int(b.shape[1]), int(a.shape[1]))
     check_settings(activation, precision, element_of(a, "a"))
     check_flag("deterministic", deterministic)
-    alpha, beta = check_factor(_SCALED, "alpha", alpha), check_factor(_SCALED, "beta", beta)
+    alpha, beta = check_factors(_SCALED, alpha, beta)
     invariant = check_flag("invariant", invariant)
     _check_config(config)
     element = result_element(a, out_dtype)
@@ -495,10 +507,11 @@ def grouped_mm(
         UsageError: Another argument cannot be used as given.
     """
     if eager.compiling():
-        return _outside(
+        made: list[Any] = _outside(
             grouped_mm, list_a, list_b, outs=outs, precision=precision, alpha=alpha, activation=activation,
             out_dtype=out_dtype, config=config,
         )  # fmt: skip
+        return made
     lists = {"list_a": list_a, "list_b": list_b} | ({} if outs is None else {"outs": outs})
     for name, x in lists.items():
         if isinstance(x, str | bytes) or not (hasattr(x, "__len__") and hasattr(x, "__getitem__")):
@@ -582,7 +595,7 @@ def _check_apart(lists: dict[str, Any]) -> None:
     spans = []
     for name, matrices in lists.items():
         for i, x in enumerate(matrices):
-            below, above = eager.extent(x)
+            below, above = extent(x)
             if above > below:
                 spans.append((address_of(x) + below, address_of(x) + above, f"{name}[{i}]", name == "outs"))
     reached: dict[bool, tuple[int, str]] = {True: (-1, ""), False: (-1, "")}
@@ -636,7 +649,7 @@ def predict(
     torch_kind = check_kinds(_PREDICT, {"a": a, "b": b, "c": c, "bias": bias})
     check_matrices(_PREDICT, a, b)
     own = element_of(a, "a")
-    alpha, beta = _factors(_PREDICT, alpha, beta, own)
+    alpha, beta = check_factors(_PREDICT, alpha, beta, own)
     check_settings(activation, precision, own)
     if torch_kind and any(x is not None and x.is_meta for x in (a, b, c, bias)):
         raise UsageError("predict: on device meta there are no numbers to predict from; give matrices that have some.")
@@ -702,7 +715,7 @@ def _product(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: 
     torch_kind = is_torch(a)
     shape = (*a.shape[:-1], b.shape[-1])
     check_settings(activation, precision, element_of(a, call["a"]), call["a"])
-    alpha, beta = _factors(call, alpha, beta, element_of(a, call["a"]))
+    alpha, beta = check_factors(call, alpha, beta, element_of(a, call["a"]))
     invariant = check_flag("invariant", invariant)
     _check_config(config)
     element = result_element(a, out_dtype, call["a"])
@@ -724,12 +737,6 @@ def _product(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings: 
         (a, b, given_c, bias), given_out, settings,
         a, b, c, bias, out, alpha, beta, activation, precision, dtype, invariant, config,
     )  # fmt: skip
-
-
-def _factors(call: Call, alpha: Any, beta: Any, operands: Element) -> tuple[float, float]:
-    """alpha and beta of a product of operands of a type, checked."""
-    sums = operands.accumulator
-    return check_factor(call, "alpha", alpha, sums), check_factor(call, "beta", beta, sums)
 
 
 def _check_config(config: Any) -> None:
@@ -760,7 +767,7 @@ def _prepared(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings:
         raise UsageError("b: prepared operands record no gradients; call mm under torch.no_grad(), or give b itself.")
     element = result_element(a, out_dtype, call["a"])
     shape = (a.shape[0], b.shape[1])
-    alpha, beta = _factors(call, alpha, beta, element_of(a, call["a"]))
+    alpha, beta = check_factors(call, alpha, beta, element_of(a, call["a"]))
     c = addend(call, c, beta, a, element, shape)
     if bias is not None:
         check_bias(call, bias, a, element.library, shape)

@@ -23,6 +23,8 @@ from tritongemm.orders import SummationOrder
 from tritongemm.reference import reference, reference_blocks
 from tritongemm.tables import Table, figure
 
+__all__ = ["CASES", "TOLERANCE", "Case", "Outcome", "run", "table"]
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Multiply = Callable[[Any, Any], Any]
 Progress = Callable[[str, float], None]

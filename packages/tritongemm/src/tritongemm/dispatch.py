@@ -7,7 +7,6 @@ names a kernel to evaluate or a session of `fpsan_tools` is active, which sees e
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +20,7 @@ from tritongemm.errors import UsageError, nearest
 from tritongemm.kernels.epilogue import Epilogue
 from tritongemm.kernels.problems import Operands
 from tritongemm.matrices import is_cuda
+from tritongemm.operands import is_plain
 
 __all__ = [
     "CANDIDATES",
@@ -206,11 +206,7 @@ BLOCK_SCALED_MODES = ("ieee", "promote128")
 
 def _block_scales(a: Any, b: Any, scale_a: Any, scale_b: Any) -> bool:
     """Whether the scales are those of blocks: of any shape that is not one number, (M, 1) or (1, N)."""
-
-    def plain(scale: Any, whole: tuple[int, int]) -> bool:
-        return math.prod(scale.shape) == 1 or tuple(scale.shape) == whole
-
-    return not (plain(scale_a, (int(a.shape[0]), 1)) and plain(scale_b, (1, int(b.shape[1]))))
+    return not (is_plain(scale_a, (int(a.shape[0]), 1)) and is_plain(scale_b, (1, int(b.shape[1]))))
 
 
 def grouped_product(

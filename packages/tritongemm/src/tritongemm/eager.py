@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tritongemm.elements import element_of, strides_of
+from tritongemm.elements import extent
 from tritongemm.launches import Plan
 
 # A program with more kinds of products than this forgets them all and starts again, rather than grow for ever.
@@ -226,15 +226,3 @@ def keep(
     template = out.new_empty(1).expand(out.shape)
     extents = tuple(extent(x)[1] for x in (*present, out))
     _plans[_key(*tensors, given_out, settings)] = _Kept(plan, template, extents)
-
-
-def extent(x: Any) -> tuple[int, int]:
-    """How far a matrix reaches from its first element, in bytes: downwards (at most 0) and upwards, end excluded.
-
-    Its type and strides have been checked.
-    """
-    if 0 in tuple(x.shape):
-        return 0, 0
-    element = element_of(x, "x")
-    steps = [s * element.itemsize * (int(n) - 1) for n, s in zip(x.shape, strides_of(x, "x"), strict=True)]
-    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + element.itemsize

@@ -47,6 +47,11 @@ class Element:
         """Name of the type that products of this one are added up in."""
         return "fp64" if self.name == "fp64" else "fp32"
 
+    @property
+    def result(self) -> Element:
+        """The type of products of this one where none is asked for: its own, or bf16 for fp8, as torch has it."""
+        return self if self.name in RESULTS else ELEMENTS["bf16"]
+
 
 ELEMENTS: dict[str, Element] = {
     element.name: element
@@ -133,6 +138,25 @@ def strides_of(x: Any, argument: str) -> tuple[int, ...]:
 def address_of(x: Any) -> int:
     """Address of a matrix's first element."""
     return int(x.ctypes.data) if isinstance(x, np.ndarray) else int(x.data_ptr())
+
+
+def extent(x: Any) -> tuple[int, int]:
+    """How far a matrix reaches from its first element, in bytes: downwards (at most 0) and upwards, end excluded.
+
+    Its type and strides have been checked.
+    """
+    if 0 in tuple(x.shape):
+        return 0, 0
+    itemsize = element_of(x, "x").itemsize
+    steps = [s * itemsize * (int(n) - 1) for n, s in zip(x.shape, strides_of(x, "x"), strict=True)]
+    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + itemsize
+
+
+def overlap(x: Any, y: Any) -> bool:
+    """Whether the memory between the first and last bytes of two matrices overlaps: they may share an element."""
+    (below_x, above_x), (below_y, above_y) = extent(x), extent(y)
+    start_x, start_y = address_of(x), address_of(y)
+    return start_x + below_x < start_y + above_y and start_y + below_y < start_x + above_x
 
 
 def values_of(x: Any, element: Element) -> Array:

@@ -47,6 +47,8 @@ from tritongemm.errors import Unavailable, UsageError
 from tritongemm.matrices import is_cuda, is_torch
 from tritongemm.promises import Error, Promise, lost, on_unit, rounded
 
+__all__ = ["Attempt", "Outcome", "Prepared", "guarded", "last_outcome", "prepare", "unguarded"]
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 KEEP, BF16X6, IEEE = 0, 1, 2
@@ -259,14 +261,18 @@ def facts_of(a: Split, b: Split, K: int, limits: Limits | None) -> Array:
     return np.array([code, special, *small, least, *bits, 0], np.int32)
 
 
+# Sums of parts of a row with the exponent e have that of e - 14: see `split_fp16` and `split_int8`.
+_SHIFTED = {"fp16": 14, "int8": 14}
+
+
 def least_exponent(kind: str) -> int:
     """The exponent of the smallest row that three bf16 parts hold without loss, for parts of a kind."""
-    return _LEAST_ROW - {"fp16": 14, "int8": 14}[kind]
+    return _LEAST_ROW - _SHIFTED[kind]
 
 
 def most_exponent(kind: str) -> int:
     """The exponent of the largest row all of whose numbers bf16 can hold, for parts of a kind."""
-    return _LARGEST_ROW - {"fp16": 14, "int8": 14}[kind]
+    return _LARGEST_ROW - _SHIFTED[kind]
 
 
 _guard = threading.local()
@@ -621,9 +627,6 @@ class Prepared:
         from tritongemm.api import matmul
 
         return matmul(a, self)
-
-
-_ARITHMETIC: dict[str, Any] = {"fp16x3": FP16X3, "int8x6": INT8X6}
 
 
 def prepare(b: Any, precision: str = "fp16x3") -> Prepared:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+__all__ = ["KernelFailed", "TritongemmError", "Unavailable", "UsageError"]
+
 
 class TritongemmError(Exception):
     """Base of the package's errors."""

@@ -9,13 +9,13 @@ import numpy as np
 
 from tritongemm import automatic, eager, launches, store, tuning
 from tritongemm.configurations import Config
-from tritongemm.eager import extent
 from tritongemm.elements import (
     address_of,
     element_named,
     element_of,
     empty_like,
     is_typed,
+    overlap,
     strides_of,
     values_of,
     write_values,
@@ -261,10 +261,3 @@ def _same(x: Any, y: Any) -> bool:
         and tuple(x.shape) == tuple(y.shape)
         and strides_of(x, "c") == strides_of(y, "c")
     )
-
-
-def overlap(x: Any, y: Any) -> bool:
-    """Whether the memory between the first and last bytes of two matrices overlaps: they may share an element."""
-    (below_x, above_x), (below_y, above_y) = extent(x), extent(y)
-    start_x, start_y = address_of(x), address_of(y)
-    return start_x + below_x < start_y + above_y and start_y + below_y < start_x + above_x

@@ -320,7 +320,7 @@ def workspace(x: Any) -> Any:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    """Launches a Triton kernel on a GPU; every launch of this package goes through here.
+    """Launches a Triton kernel on a GPU; every launch of a precision mode's goes through here.
 
     Args:
         kernel: A kernel made by `triton.jit`.

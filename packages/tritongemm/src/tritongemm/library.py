@@ -32,10 +32,11 @@ from tritongemm.operands import (
     check_addend,
     check_batches,
     check_bias,
-    check_factor,
+    check_factors,
     check_matrices,
     check_settings,
     check_shapes,
+    is_plain,
     result_element,
 )
 
@@ -193,8 +194,7 @@ def _check_settings(
 ) -> None:
     """Checks what a product that is traced is told beside its operands."""
     check_settings(activation, precision, element_of(a, "a"))
-    for name, factor in (("alpha", alpha), ("beta", beta)):
-        check_factor(call, name, factor, element_of(a, "a").accumulator)
+    check_factors(call, alpha, beta, element_of(a, "a"))
     if c is None and beta != 0:
         raise UsageError(f"beta: {beta!r}, but there is no c to multiply; give c, or leave beta away.")
 
@@ -423,7 +423,7 @@ def _scaled_payloads(
     activation: str | None, precision: str, out_dtype: Any, invariant: bool, config: str | None,
 ) -> Any:  # fmt: skip
     rows, columns = a.shape[0], b.shape[1]
-    whole = all(x.numel() == 1 or x.shape == own for x, own in ((scale_a, (rows, 1)), (scale_b, (1, columns))))
+    whole = is_plain(scale_a, (rows, 1)) and is_plain(scale_b, (1, columns))
     steps = [slice(None)] if whole else [slice(k, k + SCALE_BLOCK) for k in range(0, a.shape[1], SCALE_BLOCK)]
     sums = [_summed(mode, a[:, k], b[k]) for k in steps]
     dtype = getattr(torch, result_element(a, out_dtype).library)

@@ -33,6 +33,8 @@ from tritongemm.elements import ELEMENTS, FP8, Element, element_named, element_o
 from tritongemm.errors import UsageError, nearest
 from tritongemm.promises import SPLITS, WHOLE, Promise, Split, of_chain, on_matrix_unit
 
+__all__ = ["ALIASES", "MODES", "Mode", "get", "register"]
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Types = tuple[str, str]
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tritongemm import automatic
-from tritongemm.elements import FP8, RESULTS, Element, element_named, element_of, is_typed, strides_of
+from tritongemm.elements import RESULTS, Element, element_named, element_of, is_typed, strides_of
 from tritongemm.errors import UsageError, nearest
 from tritongemm.matrices import is_torch
 
@@ -248,6 +248,23 @@ def check_factor(call: Call, name: str, value: Any, accumulator: str = "fp32") -
 _LARGEST_FP32 = float(np.finfo(np.float32).max)
 
 
+def check_factors(call: Call, alpha: Any, beta: Any, operands: Element | None = None) -> tuple[float, float]:
+    """Checks the two factors of a product.
+
+    Args:
+        call: The function.
+        alpha: Anything.
+        beta: Anything.
+        operands: The operands' type, whose sums they multiply; None for one with fp32 sums.
+
+    Raises:
+        UsageError: One is no real number.
+        OperandError: One is finite, but the type's would be infinite.
+    """
+    sums = "fp32" if operands is None else operands.accumulator
+    return check_factor(call, "alpha", alpha, sums), check_factor(call, "beta", beta, sums)
+
+
 def check_scale(call: Call, argument: str, scale: Any, like: Any) -> Any:
     """A scale as an fp32 array of the operands' library: single numbers of Python and NumPy become one.
 
@@ -272,6 +289,16 @@ def check_scale(call: Call, argument: str, scale: Any, like: Any) -> Any:
     return scale
 
 
+def is_plain(scale: Any, whole: tuple[int, int]) -> bool:
+    """Whether scales are one number, or one for each row (or column): of shape `whole`. Else they are of blocks.
+
+    Args:
+        scale: The array.
+        whole: (M, 1) or (1, N).
+    """
+    return math.prod(scale.shape) == 1 or tuple(scale.shape) == whole
+
+
 def check_scale_shapes(call: Call, scale_a: Any, scale_b: Any, M: int, N: int, K: int) -> None:
     """Checks that scales are single numbers, of rows and columns, or of blocks, and that they go together.
 
@@ -290,7 +317,7 @@ def check_scale_shapes(call: Call, scale_a: Any, scale_b: Any, M: int, N: int, K
     whole = {}
     for name, (scale, plain, of_blocks, words) in allowed.items():
         shape = tuple(int(n) for n in scale.shape)
-        whole[name] = int(np.prod(shape, dtype=int)) == 1 or shape == plain
+        whole[name] = is_plain(scale, plain)
         if not whole[name] and shape != of_blocks:
             raise UsageError(f"{name}: shape {shape}; scales are one number, or {plain} for one per {words}.")
     for name, other in (("scale_a", "scale_b"), ("scale_b", "scale_a")):
@@ -542,7 +569,7 @@ def result_element(a: Any, out_dtype: Any, argument: str = "a") -> Element:
     """
     own = element_of(a, argument)
     if out_dtype is None:
-        return element_named("bf16") if own.name in FP8 else own
+        return own.result
     element = element_named(_spelled(out_dtype), "out_dtype")
     if element.name not in RESULTS:
         raise UsageError(f"out_dtype: results are {', '.join(RESULTS)}, given {element.name}; quantise them after.")

@@ -15,7 +15,10 @@ import numpy as np
 
 import numfmt
 from numfmt.arithmetic import fma_float32
+from tritongemm.errors import UsageError
 from tritongemm.matrices import DTYPES
+
+__all__ = ["SummationOrder"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _FP32 = DTYPES["fp32"]
@@ -37,6 +40,10 @@ class SummationOrder:
         pad: K is padded with zero products to a multiple of this (zeros cannot change a sum, but turn -0 into +0).
         per_step: Whether the lanes are joined after each step, and their sum added to a single running sum, instead of
             once at the end; products are then rounded.
+
+    Raises:
+        UsageError: The lanes are no power of two, the tree does not join them, or `per_step` goes with `fused` or
+            `promote`.
     """
 
     lanes: int = 1
@@ -48,11 +55,11 @@ class SummationOrder:
 
     def __post_init__(self) -> None:
         if self.per_step and (self.fused or self.promote is not None):
-            raise ValueError("per_step: lanes joined at each step hold rounded products and are not promoted.")
+            raise UsageError("per_step: lanes joined at each step hold rounded products and are not promoted.")
         if self.lanes < 1 or self.lanes & (self.lanes - 1):
-            raise ValueError(f"lanes: {self.lanes} is not a power of two.")
+            raise UsageError(f"lanes: {self.lanes} is not a power of two.")
         if sorted(self.tree) != [1 << i for i in range(self.lanes.bit_length() - 1)]:
-            raise ValueError(
+            raise UsageError(
                 f"tree: {self.tree} does not join {self.lanes} lanes; each power of two below it must come once."
             )
 

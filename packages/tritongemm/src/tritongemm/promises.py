@@ -72,9 +72,17 @@ class Promise:
         """
         bound = self.relative_bound * np.asarray(magnitude, np.float64) + self.absolute
         if row is not None and column is not None:
-            high, wide = np.asarray(row, np.float64)[:, None], np.asarray(column, np.float64)[None, :]
-            bound = bound + self.subnormal * (high + wide) + self.scaled * high * wide
+            bound = bound + self.of_sizes(np.asarray(row, np.float64)[:, None], np.asarray(column, np.float64)[None, :])
         return np.asarray(bound)
+
+    def of_sizes(self, row: Array, column: Array) -> Array:
+        """The part of the bound that follows from the operands' sizes.
+
+        Args:
+            row: (M, 1) largest magnitude of each row of A, or what broadcasts like it; float64.
+            column: (1, N) largest magnitude of each column of B, likewise.
+        """
+        return np.asarray(self.subnormal * (row + column) + self.scaled * row * column)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Store:
         """The configuration kept under a key.
 
         Args:
-            key: What `key_of` made.
+            key: What `tritongemm.tuning.key_of` made.
 
         Returns:
             The configuration; None if there is none that can be read.
@@ -85,7 +85,7 @@ class Store:
         """Keeps a configuration; what other programs have kept meanwhile stays.
 
         Args:
-            key: What `key_of` made.
+            key: What `tritongemm.tuning.key_of` made.
             config: The configuration.
             **facts: What else to write down about it.
         """

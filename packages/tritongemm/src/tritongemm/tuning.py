@@ -28,6 +28,8 @@ from tritongemm.errors import UsageError, one_line
 from tritongemm.matrices import is_cuda, is_torch
 from tritongemm.progress import Progress
 
+__all__ = ["Trial", "Tuned", "tune"]
+
 Timer = Callable[[Callable[[], None]], float]
 
 
@@ -173,7 +175,7 @@ def search(
         What was found; it is not kept.
 
     Raises:
-        UsageError: A graph is being captured, or there is nothing to time.
+        UsageError: A graph is being captured, there is nothing to time, or what would have been taken does not run.
     """
     from tritongemm.dispatch import CANDIDATES, candidate_named, choose
 
@@ -380,7 +382,7 @@ def tune(
         addend,
         check_batches,
         check_bias,
-        check_factor,
+        check_factors,
         check_flag,
         check_kinds,
         check_matrices,
@@ -398,8 +400,7 @@ def tune(
     check_kinds(call, {"a": a, "b": b, "c": c, "bias": bias})
     (check_matrices if len(a.shape) == 2 else check_batches)(call, a, b)
     check_settings(activation, precision, element_of(a, "a"))
-    sums = element_of(a, "a").accumulator
-    alpha, beta = check_factor(call, "alpha", alpha, sums), check_factor(call, "beta", beta, sums)
+    alpha, beta = check_factors(call, alpha, beta, element_of(a, "a"))
     invariant = check_flag("invariant", invariant)
     element, shape = result_element(a, out_dtype), (*a.shape[:-1], b.shape[-1])
     c = addend(call, c, beta, a, element, shape)

@@ -198,10 +198,8 @@ class ModeOrder:
 
     def error_bound(self, K: int, magnitude: Array, row: Array, column: Array) -> Array:
         """The mode's promise: see `UnitOrder.error_bound`."""
-        p = self._mode().promise(K, self.operands)
-        return np.asarray(
-            p.relative_bound * magnitude + p.absolute + p.subnormal * (row + column) + p.scaled * row * column
-        )
+        promise = self._mode().promise(K, self.operands)
+        return np.asarray(promise.bound(magnitude) + promise.of_sizes(row, column))
 
     def probable(self, K: int) -> float:
         """What errors stay below if roundings are independent, in units of sum|p|."""

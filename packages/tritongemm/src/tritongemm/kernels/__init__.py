@@ -9,7 +9,9 @@
 | `stream_k` | tiles that do not fill the last wave | the mode's per part, parts added in ascending k |
 | `block_scaled` | fp8 with 1 x 128 and 128 x 128 scales | 128 products on the tensor core, then fp32 |
 | `grouped` | many products of different sizes in one launch | the mode's |
+| `hopper` | a package: the fast kernels of a Hopper GPU, and those of emulated fp32 | the mode's |
 
 They share an order of tiles (`tiles`), a main loop with masked loads (`mainloop`), an epilogue (`epilogue`) and the
-checks of operands (`problems`). The modules import Triton; `tritongemm` itself does not.
+checks of operands (`problems`; `launching` for the two kernels that the audit shows). The modules import Triton;
+`tritongemm` itself does not.
 """

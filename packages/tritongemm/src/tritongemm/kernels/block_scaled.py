@@ -35,11 +35,12 @@ from tritongemm.kernels.hopper.candidates import block_scaled as hopper
 from tritongemm.kernels.mainloop import load_a, load_b
 from tritongemm.kernels.problems import LARGEST_INT32, Operands, home, launch, reach
 from tritongemm.kernels.tiles import extent, tile_of
+from tritongemm.operands import SCALE_BLOCK
 from tritongemm.promises import Error, Promise, rounded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-BLOCK = 128
+BLOCK = SCALE_BLOCK
 """Products that share two scales, and columns of B that share one."""
 
 HOPPER = ("promoted", "warp_specialised")

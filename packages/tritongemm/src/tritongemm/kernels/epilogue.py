@@ -12,7 +12,6 @@ exact; GELU (the exact one, by erf) and SiLU use the GPU's exp and erf, which ar
 
 from __future__ import annotations
 
-import math
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +65,7 @@ class Epilogue:
     @property
     def reads_c(self) -> bool:
         """Whether C is read at all."""
-        return self.c is not None and (self.beta != 0 or math.isnan(self.beta))
+        return self.c is not None and self.beta != 0
 
     @property
     def addend(self) -> Any:

@@ -1,4 +1,5 @@
-"""What every launcher does: check the operands, make the result, and run the kernel where the operands are."""
+"""What launchers of kernels with the signature of Triton's tutorial do: check the operands, make the result, and run
+the kernel where the operands are. Products in a precision mode have more to check: `tritongemm.kernels.problems`."""
 
 from __future__ import annotations
 
@@ -7,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from tritongemm.errors import UsageError
+from tritongemm.kernels.problems import LARGEST_INT32, home
 from tritongemm.matrices import dtype_of, is_cuda, is_torch, largest_offset, name_of, strides_of
-
-# Offsets below this fit the 32-bit arithmetic that Triton gives to 32-bit sizes and strides.
-_LARGEST_INT32 = 2**31 - 1
 
 
 class Product:
@@ -40,7 +39,7 @@ class Product:
             raise UsageError(
                 f"b: {tuple(b.shape)} does not fit a {tuple(a.shape)}: a's columns and b's rows must agree (K)."
             )
-        homes = {name: _home(x) for name, x in given.items()}
+        homes = {name: home(x) for name, x in given.items()}
         if len(set(homes.values())) > 1:
             raise UsageError(f"The matrices lie in different places: {homes}; move them to one.")
         self.M, self.K, self.N = int(a.shape[0]), int(a.shape[1]), int(b.shape[1])
@@ -65,13 +64,13 @@ class Product:
         """
         if self.M * self.N == 0:
             return self.c
-        if grid[0] > _LARGEST_INT32:
+        if grid[0] > LARGEST_INT32:
             raise UsageError(f"a, b: the product has too many outputs for one launch ({grid[0]} programs).")
         offset = max(largest_offset(x, n) for n, x in (("a", self.a), ("b", self.b), ("out", self.c)))
         strides = [s for n, x in (("a", self.a), ("b", self.b), ("out", self.c)) for s in strides_of(x, n)]
         arguments = (self.a, self.b, self.c, self.M, self.N, self.K, *strides)
         # Fusion is stated, not left to a default that changes with Triton's version and the environment.
-        constants = {"enable_fp_fusion": True, **constants, "WIDE": offset > _LARGEST_INT32}
+        constants = {"enable_fp_fusion": True, **constants, "WIDE": offset > LARGEST_INT32}
         if is_cuda(self.a):
             kernel[grid](*arguments, **constants)
         else:
@@ -83,10 +82,6 @@ class Product:
             else:
                 fpsan_tools.run(kernel, grid, *arguments, domain="ieee", **constants)
         return self.c
-
-
-def _home(x: Any) -> str:
-    return f"torch, {x.device}" if is_torch(x) else "NumPy"
 
 
 def _new(like: Any, shape: tuple[int, int], dtype: Any) -> Any:

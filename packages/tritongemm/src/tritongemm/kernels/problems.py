@@ -16,11 +16,12 @@ from typing import Any
 
 from tritongemm import launches
 from tritongemm.configurations import Config
-from tritongemm.elements import ELEMENTS, RESULTS, Element, address_of, element_of, empty_like, strides_of
+from tritongemm.elements import ELEMENTS, RESULTS, Element, address_of, element_of, empty_like, overlap, strides_of
 from tritongemm.errors import UsageError
 from tritongemm.kernels.epilogue import Epilogue
 from tritongemm.matrices import is_cuda, is_torch
 from tritongemm.modes import Dot, Mode
+from tritongemm.operands import is_plain
 
 LARGEST_INT32 = 2**31 - 1
 """Offsets and sizes below this fit the 32-bit arithmetic that Triton gives to them; no grid's first axis is longer."""
@@ -82,7 +83,7 @@ class Operands:
             raise UsageError(f"The matrices lie in different places: {homes}; move them to one.")
         mode.of((elements["a"].name, elements["b"].name))
         shape = (*a.shape[:-1], b.shape[-1])
-        wanted = out_dtype or elements.get("out") or result_element(elements["a"])
+        wanted = out_dtype or elements.get("out") or elements["a"].result
         if wanted.name not in RESULTS:
             raise UsageError(f"out_dtype: results are {', '.join(RESULTS)}, not {wanted.name}.")
         if out is None:
@@ -204,11 +205,6 @@ class Operands:
         }
 
 
-def result_element(operand: Element) -> Element:
-    """The result's type where none is asked for: the operands', or bf16 for fp8 operands, as torch has it."""
-    return operand if operand.name in RESULTS else ELEMENTS["bf16"]
-
-
 def reach(x: Any, argument: str) -> int:
     """The largest distance, in elements, between the first element of a matrix and any other of one product."""
     strides = strides_of(x, argument)[-2:]
@@ -225,7 +221,7 @@ def _check_scales(epilogue: Epilogue, shape: tuple[int, ...]) -> None:
     """Scales are one number, or one per row of A and column of B."""
     for name, whole in (("scale_a", (shape[-2], 1)), ("scale_b", (1, shape[-1]))):
         scale = getattr(epilogue, name)
-        if scale is not None and math.prod(scale.shape) != 1 and tuple(scale.shape) != whole:
+        if scale is not None and not is_plain(scale, whole):
             raise UsageError(
                 f"{name}: shape {tuple(scale.shape)}; scales are one number, or one for each "
                 f"{'row of A' if name == 'scale_a' else 'column of B'}, {whole}."
@@ -237,14 +233,6 @@ def along_scales(scale: Any, axis: int) -> int:
     if scale is None or math.prod(scale.shape) == 1:
         return 0
     return strides_of(scale, "scale")[axis]
-
-
-def _span(x: Any) -> tuple[int, int]:
-    """First byte and one past the last byte of a matrix that is not empty."""
-    size, strides = element_of(x, "out").itemsize, strides_of(x, "out")
-    first = address_of(x)
-    ends = [s * (int(n) - 1) * size for s, n in zip(strides, x.shape, strict=True)]
-    return first + sum(e for e in ends if e < 0), first + sum(e for e in ends if e > 0) + size
 
 
 def _refuse_overlap(a: Any, b: Any, out: Any, epilogue: Epilogue) -> None:
@@ -263,12 +251,8 @@ def _refuse_overlap(a: Any, b: Any, out: Any, epilogue: Epilogue) -> None:
         and element_of(epilogue.c, "c") is element_of(out, "out")
     ):
         readers["c"] = epilogue.c
-    low, high = _span(out)
     for name, x in readers.items():
-        if x is None or math.prod(int(n) for n in x.shape) == 0:
-            continue
-        first, last = _span(x)
-        if first < high and low < last:
+        if x is not None and 0 not in tuple(x.shape) and overlap(out, x):
             raise UsageError(
                 f"out: it overlaps the memory of {name}, which is read while out is written; pass another result, or "
                 f"{name}.clone()."

@@ -27,7 +27,7 @@ from tritongemm.elements import ELEMENTS, element_named, element_of, empty_like,
 from tritongemm.kernels.blocked import blocked_config, takes_blocked
 from tritongemm.kernels.finishing import finish
 from tritongemm.kernels.mainloop import sum_of_products
-from tritongemm.kernels.problems import Operands, launch
+from tritongemm.kernels.problems import LARGEST_INT32, Operands, launch
 from tritongemm.kernels.tiles import extent, tile_of, tiles_in
 from tritongemm.modes import Mode, canonical
 from tritongemm.promises import Promise, of_parts
@@ -109,7 +109,7 @@ def split_k(operands: Operands, config: Config) -> None:
     constants = {**operands.constants(config), **config.blocks}
     for name in ("SCALED", "ACTIVATION"):
         del constants[name]
-    constants["WIDE"] = constants["WIDE"] or M * N > 2**31 - 1
+    constants["WIDE"] = constants["WIDE"] or M * N > LARGEST_INT32
     launch(split_k_kernel, grid, operands, *operands.arguments(), sums, batch, length, **constants)
     finish(operands, sums)
 
