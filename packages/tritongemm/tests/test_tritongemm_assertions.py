@@ -565,3 +565,20 @@ def test_products_of_subnormal_numbers_are_held_to_what_a_matrix_unit_cuts(kind)
     assert tritongemm.accuracy.measure(c, a.astype(made), b.astype(made)).bound_exceeded == 0
     with pytest.raises(AssertionError):
         assert_close(2 * c, a.astype(made), b.astype(made))
+
+
+def test_addends_of_a_wider_type_and_activations_of_what_overflows_are_judged_as_they_are_computed():
+    a, b = operands(4, 8, 4)
+    tiny = np.full((4, 4), 2.0**-152)  # is zero as a number of fp32, in which sums are
+    given = {"c": tiny, "beta": 2.0**70, "alpha": 2.0**-80}
+    got = tritongemm.mm(a, b, out_dtype="fp64", **given)
+    assert_close(got, a, b, **given)
+    with pytest.raises(AssertionError):
+        assert_close(got + 2.0**-78, a, b, **given)
+    large, one = np.full((1, 2), -3e38, np.float32), np.ones((2, 1), np.float32)
+    for activation in ("gelu", "silu"):
+        got = tritongemm.mm(large, one, activation=activation)
+        assert np.isnan(got).all()
+        assert_close(got, large, one, activation=activation)
+        with pytest.raises(AssertionError):
+            assert_close(got, -large / 2, one, activation=activation)

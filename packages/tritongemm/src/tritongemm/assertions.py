@@ -30,7 +30,7 @@ from tritongemm.auditing.regions import roughly
 from tritongemm.auditing.symptoms import EPILOGUE, OTHER_EPILOGUE, PRECISION, Symptom, Wrong, symptom
 from tritongemm.elements import ELEMENTS, Element, element_of, is_typed, values_of
 from tritongemm.errors import UsageError
-from tritongemm.operands import Call, check_activation, check_matrix, check_number, expanded
+from tritongemm.operands import Call, check_activation, check_matrix, check_number, expanded, type_name
 from tritongemm.orders import SummationOrder
 from tritongemm.promises import SPLITS, in_type, probable_chain, underflow
 from tritongemm.reference import Block, reference_blocks
@@ -432,6 +432,8 @@ def _with_epilogue(
             golden = golden + term
             magnitude = magnitude + np.abs(term)
             extra = extra + 2 * u * magnitude + _lost(factor, sums) * np.abs(values) + tiny
+            if type_name(added) == "float64" and sums.bits < 64:  # It becomes a number of the sums' type first.
+                extra = extra + abs(factor) * tiny
         if golden is not block.golden:
             over = _overflows(golden, magnitude, sums, limits)
             above, below = above | over[0], below | over[1]
@@ -557,6 +559,8 @@ class _Search:
         below = block.below | (golden - certain < -self.out.max)
         largest = np.maximum(self.rows[block.rows, None], self.columns[None, block.columns])
         both = (block.above & block.below) | block.parts | (largest >= self.result.limits.largest)
+        if self.epilogue.activation in ("gelu", "silu"):
+            both |= block.below  # They make NaN of -inf.
         return np.asarray(np.isnan(got) & both | (got == np.inf) & above | (got == -np.inf) & below)
 
     def _of_rows(self, at: tuple[slice, slice]) -> Array:
