@@ -348,3 +348,21 @@ def test_the_advice_names_a_tolerance_that_holds():
 def test_wrong_use_is_named(call, message):
     with pytest.raises(UsageError, match=message):
         call()
+
+
+MEASURED = {
+    "list": ({"c": [[1.0]]}, r"c: measure takes NumPy arrays.*numpy\.asarray"),
+    "three dimensions": ({"a": np.zeros((1, 2, 3), "f")}, r"a: a matrix has 2 dimensions, given shape \(1, 2, 3\)"),
+    "mask": ({"b": np.ma.masked_array(np.zeros((3, 4), "f"))}, "b: .*masked array"),
+    "order": ({"order": "chain"}, "order: a tritongemm.orders.SummationOrder"),
+    "tolerance": ({"tolerance": 1e-4}, r"tolerance: a tritongemm\.accuracy\.Tolerance\(atol, rtol\), given 0\.0001"),
+    "library": ({"library": np.zeros((2, 3), "f")}, r"library: shape \(2, 3\), but c is \(2, 4\)"),
+}
+
+
+@pytest.mark.parametrize("given", MEASURED)
+def test_measure_names_what_it_cannot_use(given):
+    wrong, words = MEASURED[given]
+    right = {"c": np.zeros((2, 4), "f"), "a": np.zeros((2, 3), "f"), "b": np.zeros((3, 4), "f")}
+    with pytest.raises(UsageError, match=words):
+        accuracy.measure(**right | wrong)

@@ -32,6 +32,7 @@ from tritongemm import automatic
 from tritongemm.errors import UsageError
 from tritongemm.files import replaced
 from tritongemm.matrices import DTYPES, dtype_of, name_of, widened
+from tritongemm.operands import Call, check_matrix
 from tritongemm.orders import SummationOrder
 from tritongemm.promises import LAMBDA, in_type, probable_chain, underflow
 from tritongemm.reference import reference, reference_blocks
@@ -596,6 +597,13 @@ def measure(
         name = name or str(getattr(c, "__name__", type(c).__name__))
         c = c(a, b)
     given = (("c", c), ("a", a), ("b", b))
+    for argument, x in (*given, ("library", library)):
+        if x is not None or argument != "library":
+            _check_numbers(argument, x)
+    if order is not None and not hasattr(order, "relative_bound"):
+        raise UsageError(f"order: a tritongemm.orders.SummationOrder or the like, given {order!r}; see precision too.")
+    if tolerance is not None and not isinstance(tolerance, Tolerance):
+        raise UsageError(f"tolerance: a tritongemm.accuracy.Tolerance(atol, rtol), given {tolerance!r}.")
     for argument, x in given:
         if str(getattr(x, "dtype", "")).endswith("float64"):
             raise UsageError(
@@ -615,12 +623,26 @@ def measure(
         order = AnyOrder(operands)  # On a matrix unit too, where the operands are of 16 bits.
     if tuple(c.shape) != (a.shape[0], b.shape[1]):
         raise UsageError(f"c: shape {tuple(c.shape)}, but a and b make {(a.shape[0], b.shape[1])}.")
+    if library is not None and tuple(library.shape) != tuple(c.shape):
+        raise UsageError(f"library: shape {tuple(library.shape)}, but c is {tuple(c.shape)}.")
     errors = ErrorAccumulator(name or "product", int(a.shape[1]), kinds["c"], order, tolerance)
     for block in reference_blocks(a, b):
         other = None if library is None else library[block.at]
         at = (block.rows.start, block.columns.start)
         errors.add(c[block.at], block.golden, block.magnitude, other, at, block.largest)
     return errors.report()
+
+
+_CALL = Call("measure")
+
+
+def _check_numbers(argument: str, x: Any) -> None:
+    """Checks that something is a matrix whose numbers can be read."""
+    check_matrix(_CALL, argument, x)
+    if getattr(x, "is_meta", False):
+        raise UsageError(f"{argument}: on device meta it has no numbers to measure; give one that has.")
+    if len(x.shape) != 2:
+        raise UsageError(f"{argument}: a matrix has 2 dimensions, given shape {tuple(x.shape)}.")
 
 
 def save_page(path: str | os.PathLike[str], reports: Mapping[str, ErrorReport], title: str = "Errors") -> None:
