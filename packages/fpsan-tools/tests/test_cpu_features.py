@@ -727,8 +727,13 @@ def test_wrong_arguments_are_refused_in_a_sentence():
         run(kernels.copy, (1,), a.astype(np.complex64), o, B=8)
     with pytest.raises(CompilationFailed, match="Triton refuses kernel 'copy'"):
         run(kernels.copy, (1,), a, o, B=7)
-    with pytest.raises(FpsanError, match="one to three numbers of programs"):
-        run(kernels.copy, (1, 1, 1, 1), a, o, B=8)
+    for grid in ((1, 1, 1, 1), (1.5,), 2.0, (-1,), ()):
+        with pytest.raises(FpsanError, match="one to three whole numbers of programs"):
+            run(kernels.copy, grid, a, o, B=8)
+    run(kernels.copy, np.int64(1), a, o, B=8)
+    equal(o, a)
+    with pytest.raises(FpsanError, match="needs a NumPy array, not list"):
+        fpsan_tools.typed([1], "bf16")
 
 
 def test_globals_that_change_are_refused(monkeypatch):

@@ -98,6 +98,8 @@ def typed(array: Array, dtype: str | None = None) -> TypedArray:
         UnknownName: for another dtype.
         FpsanError: if the array is not unsigned or of another width.
     """
+    if not isinstance(array, np.ndarray):
+        raise FpsanError(f"typed(array) needs a NumPy array, not {type(array).__name__}; torch tensors have a type")
     own = TRITON_NAMES.get(array.dtype.name)
     name = own if dtype is None else _SPELLINGS.get(str(dtype).removeprefix("torch."))
     if name is not None and name == own:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -338,9 +339,12 @@ def _as_given(bound: dict[str, Any]) -> dict[str, Any]:
 
 def _grid(grid: Any, bound: dict[str, Any]) -> tuple[int, int, int]:
     size = grid(_as_given(bound)) if callable(grid) else grid
-    axes = tuple(int(n) for n in (size if isinstance(size, tuple | list) else (size,)))
+    try:
+        axes = tuple(operator.index(n) for n in (size if isinstance(size, tuple | list) else (size,)))
+    except TypeError:  # half a program would be left out
+        axes = ()
     if not 1 <= len(axes) <= 3 or min(axes) < 0:
-        raise FpsanError(f"grid {size!r}: one to three numbers of programs, none negative, are expected")
+        raise FpsanError(f"grid {size!r}: one to three whole numbers of programs, none negative, are expected")
     width, height, depth = [*axes, 1, 1][:3]
     return width, height, depth
 
