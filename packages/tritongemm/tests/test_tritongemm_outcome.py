@@ -62,6 +62,7 @@ def test_there_is_none_before_the_first_such_product():
     tritongemm.mm(UNIFORM, B, precision="tf32")
     assert tritongemm.last_outcome() is None
     tritongemm.predict(UNIFORM, B, precision="auto")
+    tritongemm.predict(UNIFORM, B, precision="auto", alpha=2)
     assert tritongemm.last_outcome() is None, "nothing was computed"
     tritongemm.mm(UNIFORM, B, precision="auto")
     first = tritongemm.last_outcome()

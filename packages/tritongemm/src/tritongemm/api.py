@@ -90,8 +90,8 @@ def mm(
         precision: Name of the mode, which says what is multiplied and in which order it is added up;
             `tritongemm.modes.MODES` lists them. "auto": a fast one that is as accurate as a plain fp32 sum; see
             `tritongemm.automatic`.
-        alpha: Factor of the product.
-        beta: Factor of c; with 0, c is not read.
+        alpha: Factor of the product; an fp32 number but for fp64 operands.
+        beta: Factor of c, likewise; with 0, c is not read.
         c: (M, N) matrix, or one that broadcasts to it.
         bias: (N,) array, added to every row.
         activation: "relu", "gelu" (the exact form, by erf, not that by tanh) or "silu", applied before the result is
@@ -665,8 +665,11 @@ def predict(
         result = empty_like(a, shape, element)
         write_values(result, get(precision).predict(a, b), element)
         return result
+    from tritongemm import emulation
+
     settings = (2, precision, alpha, beta, activation, out_dtype, True, None)
-    return _called(_PREDICT, a, b, c, bias, None, settings, True)
+    with emulation.unremembered():
+        return _called(_PREDICT, a, b, c, bias, None, settings, True)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

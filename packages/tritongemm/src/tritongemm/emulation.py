@@ -767,6 +767,16 @@ def last_outcome() -> Outcome | None:
 
 
 @contextlib.contextmanager
+def unremembered() -> Iterator[None]:
+    """What is computed inside is no product of the caller's: `last_outcome` stays as it is."""
+    before = last_outcome()
+    try:
+        yield
+    finally:
+        _outcomes.last = before
+
+
+@contextlib.contextmanager
 def noting(requested: str, K: int) -> Iterator[None]:
     """Remembers what is decided while products are computed on the CPU.
 
