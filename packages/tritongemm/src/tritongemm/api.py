@@ -109,6 +109,7 @@ def mm(
     Raises:
         OperandError: Shapes, types or devices do not fit; also a RuntimeError, in torch's words.
         UsageError: Another argument cannot be used as given.
+        Unavailable: Triton is missing: then sums alone are predicted, on the CPU, and nothing else is computed.
     """
     settings = (2, precision, alpha, beta, activation, out_dtype, invariant, config)
     return _called(_MM, a, b, c, bias, out, settings, deterministic)

@@ -642,6 +642,7 @@ def prepare(b: Any, precision: str = "fp16x3") -> Prepared:
 
     Raises:
         UsageError: b is no fp32 matrix or records gradients, or the mode has no parts.
+        Unavailable: b is on a GPU that has no kernels for emulated products.
     """
     from tritongemm import modes
     from tritongemm.operands import Call, check_kinds

@@ -29,6 +29,8 @@ import numpy as np
 import numfmt
 from numfmt.matrix_units import MatrixUnit
 
+__all__ = ["LAMBDA", "Promise"]
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 LAMBDA = 6.0

@@ -375,6 +375,7 @@ def tune(
 
     Raises:
         UsageError: Arguments do not fit, a graph is being captured, or there is nothing to time.
+        Unavailable: Triton is missing.
     """
     from tritongemm import automatic, execution, modes
     from tritongemm.operands import (
