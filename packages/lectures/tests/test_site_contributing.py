@@ -47,6 +47,13 @@ def test_named_sessions_and_folders_exist() -> None:
         assert (ROOT / place).exists(), place
 
 
+def test_coverage_is_that_of_the_packages_and_of_branches() -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["coverage"]["run"]
+    assert set(options["source_pkgs"]) == set(PACKAGES)
+    assert options["branch"]
+    assert "line and branch coverage" in (ROOT / "noxfile.py").read_text(encoding="utf-8")
+
+
 def _trees(package: str) -> Iterator[tuple[Path, ast.Module]]:
     for path in sorted((ROOT / "packages" / PACKAGES[package] / "src" / package).rglob("*.py")):
         yield path, ast.parse(path.read_text(encoding="utf-8"))
