@@ -1,6 +1,7 @@
 """Audits of functions and Gluon kernels, split-K and tensor-core orders, declared precisions, own tensors."""
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -499,15 +500,15 @@ QUICK = ["--device", "cpu", "--const-b", "BLOCK_M=16", "--const-b", "BLOCK_N=16"
 
 def test_the_users_own_matrices_are_audited(folder, capsys):
     a, b = draw(20, 24, 60, 9)
-    np.save("a.npy", a)
+    np.save("left and right.npy", a)
     np.savez("both.npz", weights=b, other=a)
-    assert main(["audit", "strided_lanes", "blocked", "--data", "a.npy", "both.npz:weights", *QUICK]) == 0
+    assert main(["audit", "strided_lanes", "blocked", "--data", "left and right.npy", "both.npz:weights", *QUICK]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "C[20,24] = A[20,60] B[60,24], fp32, operands from a.npy and both.npz:weights" in out
+    assert "C[20,24] = A[20,60] B[60,24], fp32, operands from left and right.npy and both.npz:weights" in out
     read = json.loads((folder / "reports" / "audit.json").read_text())
     golden, _ = reference(a, b)
     assert read["rounding"]["strata"]["all"]["A"]["golden_rms"] == pytest.approx(np.sqrt((golden**2).mean()))
-    assert main([*read["replay"].split()[1:], "--no-report", "--quiet"]) == 0
+    assert main([*shlex.split(read["replay"])[1:], "--no-report", "--quiet"]) == 0
 
 
 def test_safetensors_are_read_with_all_their_types(folder):

@@ -394,7 +394,7 @@ def _audit_pair(options: argparse.Namespace) -> Any:
             choices_a=choices[0],
             choices_b=choices[1],
             data=data,
-            data_text=" and ".join(options.data or ()),
+            data_files=options.data or (),
             hardware=options.hardware,
             show=bar.show,
         )

@@ -173,6 +173,7 @@ class Elsewhere:
     Attributes:
         module: The module.
         name: The object in it that has `predict` and `promise`.
+        dot: None: no kernel of `tl.dot` computes it.
     """
 
     module: str
@@ -183,9 +184,11 @@ class Elsewhere:
         return getattr(importlib.import_module(self.module), self.name)
 
     def predict(self, a: Array, b: Array, types: Types) -> Array:
+        """See `Arithmetic`."""
         return np.asarray(self._loaded().predict(a, b, types))
 
     def promise(self, K: int, types: Types) -> Promise:
+        """See `Arithmetic`."""
         promise: Promise = self._loaded().promise(K, types)
         return promise
 

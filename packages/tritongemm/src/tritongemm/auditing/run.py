@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -209,7 +209,7 @@ def audit(
     choices_a: Choices | None = None,
     choices_b: Choices | None = None,
     data: tuple[Any, Any] | None = None,
-    data_text: str = "",
+    data_files: Sequence[str] = (),
     hardware: bool = False,
     show: Show | None = None,
 ) -> AuditResult:
@@ -236,7 +236,7 @@ def audit(
         choices_b: ... of kernel B.
         data: The operands A and B themselves, matrices of `dtype` numbers (NumPy, torch, or `fpsan_tools.typed`);
             M, N, K, dtype, distribution and seed of the operands are then theirs.
-        data_text: Where they are from, for the report.
+        data_files: The files that they are from, for the report and the command that repeats the audit.
         hardware: Whether a CPU audit predicts the bits of an H200 instead of rounding every operation correctly.
         show: Called with what is being done and the share of it that is done.
 
@@ -319,13 +319,14 @@ def audit(
     given = (atol, rtol) if (atol, rtol) != (None, None) else None
     options = _options(M, N, K, kinds, distribution, seed, given, place.kind, max_time, choices_a, choices_b)
     options += ["--hardware"] if hardware else []
-    options += ["--data", *data_text.split(" and ")] if data_text else []
+    options += ["--data", *data_files] if data_files else []
     replay = shlex.join(["tritongemm", "audit", contestants[0].spec, contestants[1].spec, *options])
+    from_files = " and ".join(data_files)
     product = (
         f"C[{M},{N}] = A[{M},{K}] B[{K},{N}], {kinds[0]}"
         + (f" to {kinds[1]}" if kinds[1] != kinds[0] else "")
         + (
-            f", operands {'from ' + data_text if data_text else 'of the caller'}, sample seed {seed}"
+            f", operands {'from ' + from_files if data_files else 'of the caller'}, sample seed {seed}"
             if data is not None
             else f", operands from {DISTRIBUTION_TEXT[distribution]}, seed {seed}"
         )
@@ -339,7 +340,7 @@ def audit(
             "K": K,
             "dtype": kinds[0],
             "out_dtype": kinds[1],
-            "distribution": distribution if data is None else f"data {data_text}".strip(),
+            "distribution": distribution if data is None else f"data {from_files}".strip(),
             "seed": seed,
             "atol": tolerance.atol,
             "rtol": tolerance.rtol,
