@@ -511,6 +511,13 @@ def test_the_users_own_matrices_are_audited(folder, capsys):
     assert main([*shlex.split(read["replay"])[1:], "--no-report", "--quiet"]) == 0
 
 
+def test_samples_of_a_small_product_are_not_taken_for_so_many_outputs():
+    result = audit("strided_lanes", "blocked", M=182, N=182, K=16, device="cpu", max_time=300)
+    assert result.rounding.evaluated > 182 * 182
+    said = [line for line in result.verdict.sentences if "Their floats differ in" in line]
+    assert ["outputs, some of them taken more than once, by" in line for line in said] == [True], said
+
+
 def test_safetensors_are_read_with_all_their_types(folder):
     pytest.importorskip("safetensors")
     values = np.arange(6, dtype=np.float32).reshape(2, 3)

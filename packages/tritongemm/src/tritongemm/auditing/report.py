@@ -132,7 +132,7 @@ def _survey(s: Survey, e: RoundingEvidence) -> str:
         f"{figure(s.rms)}; "
         f"{e.names[LIBRARY]}'s own fp32 product misses {reports['A'].tolerance} in {s.library_outside:,} of them. The "
         "kernels were evaluated "
-        f"at {e.evaluated:,} outputs, of which the figures count those named."
+        f"at {e.outputs_text}, of which the figures count those named."
     )
 
 

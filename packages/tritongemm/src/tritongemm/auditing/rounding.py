@@ -95,6 +95,12 @@ class RoundingEvidence:
         return ALL not in self.strata
 
     @property
+    def outputs_text(self) -> str:
+        """How many outputs were evaluated, in words: samples of a small product have outputs in common."""
+        repeated = self.sample and self.survey is not None and self.evaluated > self.survey.total
+        return f"{self.evaluated:,} outputs" + (", some of them taken more than once" if repeated else "")
+
+    @property
     def main(self) -> dict[str, ErrorReport]:
         """The reports of the unbiased stratum."""
         return self.strata[ALL if ALL in self.strata else RANDOM]

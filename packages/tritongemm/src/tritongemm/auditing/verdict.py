@@ -423,7 +423,7 @@ def _compare(v: Verdict, contestants: tuple[Contestant, Contestant], e: Rounding
             v.sentences.append(f"Both add as {order.describe()}{_hidden(a.dtype)}.")
         return
     narrow = a.dtype != "fp32"
-    unequal = f"Their floats differ in {e.evaluated - e.equal:,} of {e.evaluated:,} outputs"
+    unequal = f"Their floats differ in {e.evaluated - e.equal:,} of {e.outputs_text}"
     by = {"A": a.rms_out if narrow else a.rms_scaled, "B": b.rms_out if narrow else b.rms_scaled}
     if any(map(math.isnan, by.values())):
         v.sentences.append(f"Rounding: {unequal[0].lower()}{unequal[1:]}, and not both have finite ones to compare.")
