@@ -153,7 +153,9 @@ def _explained(case: Case, side: Any, output: str, mine: list[Measured], wrong: 
         library = ""
         if shown.library is not None:
             its = shown.library.rms if which == "rms" else shown.library.largest
-            library = f"; {shown.reference_text} errs by {figure(its)}"
+            nearby = shown.next_to_it[which == "largest"]
+            more = f", at inputs next to these and with serial sums by up to {figure(nearby)}" if nearby > its else ""
+            library = f"; {shown.reference_text} errs by {figure(its)}{more}"
         times = figure(error / allowed) if allowed else "infinitely many"
         said = [
             f"{name}: the {which} error of {output!r} is {figure(error)} where results are "

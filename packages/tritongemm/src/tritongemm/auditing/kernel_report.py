@@ -98,8 +98,9 @@ def _rounding(case: Case, sides: Sequence[Any]) -> list[str | Table | Plot]:
     items.append(
         "Errors are against float64 from the same inputs. Allowed is twice the error of the reference in the types of "
         "the inputs, or in fp32 where it lacks these (or what moving every input by one fp32 rounding does, where that "
-        "is more), plus one rounding of the output's type. Outside: of torch.testing's tolerance for the type, or the "
-        "one that was given."
+        "is more), plus one rounding of the output's type. Where that refuses the right formula, errors of the "
+        "reference at inputs one rounding away, and with products added as one chain, count as well. Outside: of "
+        "torch.testing's tolerance for the type, or the one that was given."
     )
     items += [_histogram(sides)] if any(s.measured for s in sides) else []
     return items
@@ -243,8 +244,8 @@ def as_dict(audit: Any) -> dict[str, Any]:
                     "meaningless": m.meaningless, "share_of_allowed": m.share, "allowed_rms": m.allowed[0],
                     "allowed_largest": m.allowed[1], "errors": asdict(m.own),
                     "reference": None if m.library is None else asdict(m.library), "rms": m.rms, "largest": m.largest,
-                    "moved_rms": m.moved_rms, "worst": m.worst, "formula_error": m.formula_error,
-                    "formula_share": m.formula, "problem": m.problem,
+                    "moved_rms": m.moved_rms, "next_to_it": list(m.next_to_it), "worst": m.worst,
+                    "formula_error": m.formula_error, "formula_share": m.formula, "problem": m.problem,
                 }
             )  # fmt: skip
         sides[side.letter] = {

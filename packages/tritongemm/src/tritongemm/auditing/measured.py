@@ -2,8 +2,9 @@
 
 The gate. An output is accepted when its error, rms and largest, is at most twice the larger of two others, plus one
 rounding of the output's type: that of the library's result in the same types, and what moving every input by one
-rounding of fp32 does to the float64 result (no algorithm that rounds can be asked for less). NaN and infinity have to
-be where they belong.
+rounding of fp32 does to the float64 result (no algorithm that rounds can be asked for less). An output of the right
+formula that is not accepted gets a second look (`second_look`), at what the reference errs at inputs next to these and
+with serial sums. NaN and infinity have to be where they belong.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class Measured:
         problem: Why there is nothing to measure: another shape or type.
         library_dtype: Type of the reference's results, where it is another one.
         usual: Root mean square of the results as drawn.
+        next_to_it: What a second look found the reference to be off by, rms and at most.
     """
 
     spec: Spec
@@ -122,11 +124,26 @@ class Measured:
     usual: float = 0.0
     resolution: float = 0.0
     stored: str = ""
+    next_to_it: tuple[float, float] = (0.0, 0.0)
 
     @property
     def reference_text(self) -> str:
         """The reference that the gate looks at, in words."""
         return f"the reference in {self.library_dtype or 'the same types'}"
+
+    @property
+    def reference_errors(self) -> tuple[float, float]:
+        """The errors that the gate compares with, rms and largest: the reference's, or what moving the inputs does."""
+        library, (rms, largest) = self.library, self.next_to_it
+        its = (library.rms, library.largest) if library else (0.0, 0.0)
+        its = (its[0] if math.isfinite(its[0]) else 0.0, its[1] if math.isfinite(its[1]) else 0.0)
+        return max(self.moved_rms, its[0], rms), max(self.moved_largest, its[1], largest)
+
+    @property
+    def may_be_luck(self) -> bool:
+        """Whether it is refused for the size of its rounding errors only, which a second look may excuse."""
+        special = self.problem or self.own.special or self.meaningless
+        return not (special or self.accepted or (self.formula is not None and self.formula > 1))
 
     @property
     def floor(self) -> float:
@@ -136,9 +153,7 @@ class Measured:
     @property
     def allowed(self) -> tuple[float, float]:
         """The error that the gate allows, rms and largest."""
-        library = self.library
-        rms = max(self.moved_rms, library.rms if library and math.isfinite(library.rms) else 0.0)
-        largest = max(self.moved_largest, library.largest if library and math.isfinite(library.largest) else 0.0)
+        rms, largest = self.reference_errors
         least = ELEMENTS[self.dtype].format.min_subnormal
         allowed = ALLOWED_RATIO * rms + self.floor * self.rms + least
         return allowed, max(ALLOWED_RATIO * largest + self.floor * self.largest + least, _PEAK * allowed)
