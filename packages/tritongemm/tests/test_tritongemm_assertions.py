@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fpsan_tools
 import numfmt
 import tritongemm
 from tritongemm.assertions import assert_close, closeness, limits
@@ -138,6 +139,10 @@ def _fp16_sum(c, a, b):
     c[...] = total
 
 
+def _eighth(c, a, b):
+    c /= 8
+
+
 def _as(x, fmt, how="nearest_even"):
     return np.asarray(fmt.round(x, rounding=how), np.float32)
 
@@ -150,6 +155,7 @@ PLANTED = [
     (_block, [INDEXING, "the products k = 128 to 191 are missing"]),
     (_block_twice, [INDEXING, "the products k = 64 to 95 are counted twice"]),
     (_doubled, [INDEXING, "2 times what they should be"]),
+    (_eighth, ["looks like another epilogue", "0.125 times what they should be"]),
     (_shifted, [INDEXING, "what belongs -1 column away"]),
     (_transposed, [INDEXING, "the transposed place"]),
     (_unwritten, ["from column 30 on", "NaN: never written"]),
@@ -175,6 +181,47 @@ def test_a_planted_mistake_is_named(plant, words):
         assert text in said
     np.testing.assert_array_equal(a, before[0])  # Inputs are never modified.
     np.testing.assert_array_equal(b, before[1])
+
+
+@pytest.mark.parametrize("fmt", [numfmt.BF16, numfmt.FP16], ids=lambda fmt: fmt.name)
+@pytest.mark.parametrize(
+    ("parts", "block", "how", "words"),
+    [
+        (4, None, "added up", "added up in the type"),
+        (7, 32, "added up", "added up in the type"),
+        (9, None, "added to", "added to a sum of the type"),
+        (16, 32, "rounded", "each rounded to the type"),
+    ],
+)
+def test_parts_of_k_that_are_kept_in_the_type_of_the_results_are_named(fmt, parts, block, how, words):
+    """As a split K does that adds with atomics, or keeps its parts in a narrow workspace."""
+    a, b = (_as(x, fmt) for x in operands(120, 512, 120))
+    owner = np.arange(512) * parts // 512 if block is None else np.arange(512) // block % parts
+    sums = [a[:, owner == part] @ b[owner == part] for part in range(parts)]
+    total = np.zeros((120, 120), np.float32)
+    for x in sums if how == "added to" else (_as(x, fmt) for x in sums):
+        total = total + x if how == "rounded" else _as(total + x, fmt)
+    types = {"BF16": "bf16", "FP16": "fp16"}
+    actual, a, b = (fpsan_tools.typed(fmt.encode(x).astype(np.uint16), types[fmt.name]) for x in (total, a, b))
+    said = message(actual, a, b)
+    assert f"{PRECISION}: they are what {parts} parts of K make, as of split K, {words} of the results" in said
+
+
+def test_few_outputs_of_a_relu_are_no_indexing_mistake():
+    a, b = operands(5, 64, 5)
+    assert 8 <= (a @ b < 0).sum() < 16
+    said = message(np.maximum(a @ b, 0), a, b)
+    assert "zero where the product is negative, as after a relu" in said
+    assert INDEXING not in said
+
+
+def test_one_wrong_output_is_spoken_of_as_one():
+    a, b = operands(6, 40, 5)
+    c = a @ b
+    c[2, 3] += 1
+    said = message(c, a, b)
+    assert "1 of 30 outputs is further away" in said
+    assert "exceeded in 1 output." in said or "is missing" in said
 
 
 def test_narrow_results_get_their_rounding_and_no_more():

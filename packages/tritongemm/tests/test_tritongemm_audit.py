@@ -184,6 +184,8 @@ def test_the_planted_kernel_without_mistake_passes():
         ("negated", ["the product with the opposite sign"]),
         ("doubled", ["2 times the product"]),
         ("accumulates", ["the product added to what C held before"]),
+        ("k tail dropped, accumulates", ["a K tail is dropped", "and that is added to what C held before", "--zeroed"]),
+        ("strides of B swapped", ["Of square matrices it gives A·Bᵀ: the strides of B are swapped."]),
         ("last row not written", ["from row 16 on", "never written"]),
         ("shifted column", ["C[i,j] holds what belongs to C[i,j-1]"]),
         ("mask forgotten", ["reaches outside its matrices", "out of bounds"]),
@@ -197,6 +199,8 @@ def test_a_planted_mistake_is_a_fail_and_is_named(mistake, words):
     for text in words:
         assert text in told(result)
     assert "A (planted_kernel)" in told(result)
+    assert "No common mistake" not in told(result)
+    assert "want of time" not in told(result)  # There was no reason to try more.
     if mistake != "mask forgotten":
         assert "B (blocked_kernel) is the matrix product in all" in told(result)
 
@@ -236,6 +240,9 @@ def test_a_kernel_that_cannot_be_evaluated_makes_the_audit_inconclusive():
     assert "clocked_kernel" in told(result)
     assert "inline assembly" in told(result)
     assert result.rounding is None
+    large = audit(kernels.clocked_kernel, "blocked", **{**SMALL, "M": 600})
+    assert large.status == "INCONCLUSIVE"
+    assert large.verdict.limitations == []  # Of no grid at all nothing is said.
 
 
 def test_a_meaningless_reference_makes_the_audit_inconclusive(monkeypatch):
@@ -376,7 +383,8 @@ def test_a_stride_that_is_ignored_is_named():
     result = planted("stride ignored")
     assert result.status == "FAIL"
     assert "It is right where rows are packed" in told(result)
-    assert "a stride is ignored or swapped" in told(result)
+    assert "a stride of A is ignored or swapped" in told(result)
+    assert "No common mistake" not in told(result)
 
 
 def test_what_a_kernel_prints_stays_out_of_the_report(capsys):

@@ -161,8 +161,11 @@ def attention(q, k, v):
         ("none", []),
         ("last block dropped", ["no rounding"]),
         ("key tail unmasked", ["right where keys is a multiple of 16"]),
-        ("tile counted twice", ["no rounding", "keys = 64, and right at queries = 16, keys = 15"]),
-        ("not rescaled", ["no rounding", "keys = 64, and right at queries = 16, keys = 15"]),
+        (
+            "tile counted twice",
+            ["no rounding", "right where keys is at most 16 (1, 15, 16), one tile, and wrong beyond"],
+        ),
+        ("not rescaled", ["no rounding", "right where keys is at most 16 (1, 15, 16), one tile, and wrong beyond"]),
         ("wrong scale", ["no rounding", "right at queries = 16, keys = 1"]),
         (
             "tf32",
@@ -434,6 +437,22 @@ def test_whole_tiles_of_one_size_only_are_no_proof_of_a_tail():
     bad, good = np.ones((4, 4), bool), np.zeros((4, 4), bool)
     told = failures(shape_trial("y", bad), shape_trial("y", good, n=8), shape_trial("y", bad, n=9), n=8)
     assert "right where n is a multiple of 8 (8) and wrong everywhere else: a tail, or more than one tile, is" in told
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "tiles", "words"),
+    [
+        ((1, 64), (63, 100), {"n": 64}, "right where n is a power of two (1, 64) and wrong everywhere else"),
+        ((1, 31, 32), (33, 50), {"n": 32}, "right where n is at most 32 (1, 31, 32), one tile, and wrong beyond"),
+        ((1, 31, 32), (33, 50), {}, "right at n = 1; n = 31; n = 32"),
+        ((1, 64), (100, 128), {}, "right at n = 1; n = 64"),
+        ((1,), (31, 33), {"n": 32}, "right at n = 1."),
+    ],
+)
+def test_what_right_sizes_have_in_common_is_told(right, wrong, tiles, words):
+    good = [shape_trial("y", np.zeros((4, 4), bool), n=n) for n in right]
+    bad = [shape_trial("y", np.ones((4, 4), bool), n=n) for n in wrong]
+    assert words in failures(*bad, *good, **tiles)
 
 
 def test_wrong_values_of_an_output_of_four_dimensions_have_its_indices():

@@ -73,6 +73,16 @@ def test_a_function_with_a_mistake_fails_by_its_numbers():
         assert text in told(result)
 
 
+def halved(a, b):
+    return a @ b / 2
+
+
+def test_a_function_of_the_product_is_named_without_advice_for_another_command():
+    result = audit(halved, "blocked", **SMALL, choices_b=TILES)
+    assert result.status == "FAIL"
+    assert "looks like another epilogue: they are 0.5 times what they should be. The limit" in told(result)
+
+
 def overwriting(a, b):
     c = a @ b
     a *= 0

@@ -51,8 +51,8 @@ HARMFUL = {
     "flush below 1": ("There zero",),
     "absolute value": ("the product is negative, and they are its absolute value",),
     "minus the absolute value": ("the product is positive, and they are minus its absolute value",),
-    "leaky relu": ("No common mistake",),
-    "gelu": ("No common mistake",),
+    "leaky relu": ("where it is negative, as after a leaky relu",),
+    "gelu": ("looks like another epilogue: ", "gelu was applied"),
     "whole numbers": ("No common mistake",),
 }
 IMPRECISE = {

@@ -92,11 +92,15 @@ def planted_kernel(
     k = tl.arange(0, BLOCK_K)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     stop = K
-    if MISTAKE == "k tail dropped":
+    if (MISTAKE == "k tail dropped") | (MISTAKE == "k tail dropped, accumulates"):
         stop = K // BLOCK_K * BLOCK_K
     first = 0
     if MISTAKE == "first step skipped":
         first = BLOCK_K
+    stride_down = stride_bk
+    if MISTAKE == "strides of B swapped":
+        stride_down = stride_bn
+        stride_bn = stride_bk
     if MISTAKE == "one program":
         if (tl.program_id(0) // tiles == 11) & (tl.program_id(0) % tiles == 11):
             stop = K - BLOCK_K
@@ -110,7 +114,7 @@ def planted_kernel(
             keep = keep & ((n < 64) | (start + BLOCK_K <= K))
         x = tl.load(a + m[:, None] * stride_am + (start + k)[None, :] * stride_across,
                     mask=(m < M)[:, None] & live[None, :], other=0.0)  # fmt: skip
-        y = tl.load(b + (start + k)[:, None] * stride_bk + n[None, :] * stride_bn,
+        y = tl.load(b + (start + k)[:, None] * stride_down + n[None, :] * stride_bn,
                     mask=live[:, None] & keep[None, :], other=0.0)  # fmt: skip
         if MISTAKE == "bf16 operands":
             x = x.to(tl.bfloat16)
@@ -132,7 +136,7 @@ def planted_kernel(
     if MISTAKE == "absolute":
         total = tl.abs(total)
     inside = (m < M)[:, None] & (n < N)[None, :]
-    if MISTAKE == "accumulates":
+    if (MISTAKE == "accumulates") | (MISTAKE == "k tail dropped, accumulates"):
         total += tl.load(c + m[:, None] * stride_cm + n[None, :] * stride_cn, mask=inside, other=0.0)
     if MISTAKE == "last row not written":
         inside = (m < M - 1)[:, None] & (n < N)[None, :]

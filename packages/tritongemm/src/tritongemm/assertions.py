@@ -34,7 +34,7 @@ from tritongemm.operands import Call, check_activation, check_matrix, check_numb
 from tritongemm.orders import SummationOrder
 from tritongemm.promises import SPLITS, in_type, probable_chain, underflow
 from tritongemm.reference import Block, reference_blocks
-from tritongemm.tables import figure
+from tritongemm.tables import counted, figure
 
 __all__ = ["Closeness", "Limits", "assert_close", "closeness", "limits"]
 
@@ -47,6 +47,12 @@ _EXPLAINED = 48
 # Golden results that are kept to look for values at wrong places.
 _KEPT = 1 << 22
 _FP32, _FP64 = numfmt.FP32, numfmt.FP64
+# Which argument stands for what results look like.
+_ADVICE = {
+    PRECISION: " If that is intended, name the mode with precision=...; otherwise find the conversion.",
+    EPILOGUE: " An activation can be given here, activation=...; compare what goes into any other function.",
+    OTHER_EPILOGUE: " If that is intended, give it here: alpha, beta, c, bias, activation.",
+}
 
 
 @dataclass(frozen=True)
@@ -163,8 +169,12 @@ class Closeness:
         """Whether every output is within its limits."""
         return self.wrong == 0
 
-    def message(self) -> str:
-        """What is wrong, in a few lines."""
+    def message(self, advice: bool = True) -> str:
+        """What is wrong, in a few lines.
+
+        Args:
+            advice: Whether to say which argument of `assert_close` stands for what was found.
+        """
         M, N, K = self.shape
         if self.passed:
             excused = f" ({self.excused:,} as far off as the mode's own arithmetic)" if self.excused else ""
@@ -173,7 +183,7 @@ class Closeness:
         unit = self.limits.unit
         lines = [
             f"{self.name} ({M} x {N}, K = {K}) is not the product of a and b: {self.wrong:,} of {self.outputs:,} "
-            f"outputs are further away than {self.precision!r} allows.",
+            f"outputs {'are' if self.wrong > 1 else 'is'} further away than {self.precision!r} allows.",
             f"  Where: {self.where}; the worst is [{w['row']}, {w['column']}]: {w['value']:.9g} instead of "
             f"{w['golden']:.9g}.",
         ]
@@ -186,25 +196,23 @@ class Closeness:
                 f"({w['allowed']:.3g}); sum|p| = {w['magnitude']:.4g}, kappa = {figure(kappa)}, error / (u·sum|p|) = "
                 f"{figure(scaled)}."
             )
-        lines.append(f"  {self.reading()}")
+        lines.append(f"  {self.reading(advice)}")
         lines.append(
             f"  The limit is computed from {self.limits.text}: {figure(self.limits.probable / unit)} u·sum|p| per "
             f"output (certain: {figure(self.limits.certain / unit)}), plus the rounding to {self.out.name}."
         )
         return "\n".join(lines)
 
-    def reading(self) -> str:
-        """What the wrong outputs look like, in a sentence or two."""
+    def reading(self, advice: bool = True) -> str:
+        """What the wrong outputs look like, in a sentence or two.
+
+        Args:
+            advice: See `message`.
+        """
         found = self.looks_like
         if found is not None:
-            advice = ""
-            if found.kind == PRECISION:
-                advice = " If that is intended, name the mode with precision=...; otherwise find the conversion."
-            if found.kind == EPILOGUE:
-                advice = " An activation can be given here, activation=...; compare what goes into any other function."
-            if found.kind == OTHER_EPILOGUE:
-                advice = " If that is intended, give it here: alpha, beta, c, bias, activation."
-            return f"This looks like {found.kind}: {found.text}.{advice}"
+            said = _ADVICE.get(found.kind, "") if advice else ""
+            return f"This looks like {found.kind}: {found.text}.{said}"
         if 20 * self.certain < self.wrong:
             return (
                 f"Most are just beyond the limit, which speaks for another precision than {self.precision!r} rather "
@@ -214,12 +222,12 @@ class Closeness:
             share = self.wrong / max(1, self.outputs)
             if share < 0.5:
                 return (
-                    f"No rounding does that: the certain limit is exceeded in {self.certain:,} outputs. As other "
-                    "outputs are right, look at masks, strides and tails."
+                    f"No rounding does that: the certain limit is exceeded in {counted(self.certain, 'output')}. "
+                    "As other outputs are right, look at masks, strides and tails."
                 )
             return (
-                f"No rounding of {self.precision!r} does that: the certain limit is exceeded in {self.certain:,} "
-                "outputs."
+                f"No rounding of {self.precision!r} does that: the certain limit is exceeded in "
+                f"{counted(self.certain, 'output')}."
             )
         return (
             "It may be rounding, but of no order of summation that was tried: nothing exceeds the certain limit, and "

@@ -429,7 +429,7 @@ def _numbers_are_right(
     if found.passed or (rounding and domain == FLOATS):
         return True
     evidence.status = "different"
-    evidence.diagnosis.append(f"At {where}: {' '.join(found.message().split())}")
+    evidence.diagnosis.append(f"At {where}: {' '.join(found.message(advice=False).split())}")
     return False
 
 

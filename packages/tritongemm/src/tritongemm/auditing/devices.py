@@ -93,7 +93,7 @@ class Device(Protocol):
             b: (K, N) float32 values.
             dtypes: Type of the operands and of the result.
             domain: `FLOATS`, `PAYLOADS`, or `EXACT` (float64, only results are rounded; on a CPU).
-            layout: A name of `LAYOUTS`.
+            layout: A name of `LAYOUTS`, of all matrices; "columns of B": of one, the others have packed rows.
             version: Of the payload algebra; the installed Triton's if not given.
         """
 
@@ -134,9 +134,10 @@ def _gapped(codes: Array, around: int) -> Array:
 LAYOUTS: dict[str, Callable[[Array, int], Array]] = {"rows": _rows, "columns": _columns, "gapped": _gapped}
 
 
-def _laid_out(codes: Array, dtype: str, layout: str) -> Array:
+def _laid_out(codes: Array, dtype: str, layout: str, letter: str) -> Array:
+    name, _, only = layout.partition(" of ")
     # A copy: a kernel that writes to an operand must not take it from the other one.
-    return LAYOUTS[layout](codes.copy(), UNTOUCHED[dtype])
+    return LAYOUTS[name if only in ("", letter) else "rows"](codes.copy(), UNTOUCHED[dtype])
 
 
 def _others(before: Iterable[Array], after: Iterable[Array]) -> tuple[str, ...]:
@@ -180,7 +181,7 @@ class Cpu:
     ) -> Launched:
         """See `Device.run`."""
         M, K, N = a.shape[0], a.shape[1], b.shape[1]
-        operands = [_laid_out(codes_of(x, dtypes[0]), dtypes[0], layout) for x in (a, b)]
+        operands = [_laid_out(codes_of(x, dtypes[0]), dtypes[0], layout, name) for name, x in (("A", a), ("B", b))]
         before = [x.copy() for x in operands]
         if contestant.function is not None:
             launched = self._call(contestant, operands, dtypes, (M, N), domain, version)
@@ -188,7 +189,7 @@ class Cpu:
         if contestant.gluon:
             raise NoPayloads(GLUON) if domain == PAYLOADS else KernelFailed(GLUON)
         start = np.full((M, N), 0 if contestant.zeroed else UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
-        result = _laid_out(start, dtypes[1], layout)
+        result = _laid_out(start, dtypes[1], layout, "C")
         matrices = [fpsan_tools.typed(x, d) for x, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True)]
         x, y, z = matrices
         with _failures_of(contestant):
@@ -356,11 +357,11 @@ class Gpu:
         M, K, N = a.shape[0], a.shape[1], b.shape[1]
         if domain == EXACT:
             raise NoPayloads("a GPU computes with the types it is given")
-        operands = [_laid_out(codes_of(x, dtypes[0]), dtypes[0], layout) for x in (a, b)]
+        operands = [_laid_out(codes_of(x, dtypes[0]), dtypes[0], layout, name) for name, x in (("A", a), ("B", b))]
         if contestant.function is not None:
             return self._call(contestant, operands, dtypes, (M, N), domain, version)
         start = np.full((M, N), 0 if contestant.zeroed else UNTOUCHED[dtypes[1]], _CODES[dtypes[1]])
-        result = _laid_out(start, dtypes[1], layout)
+        result = _laid_out(start, dtypes[1], layout, "C")
         with _failures_of(contestant):
             x, y, z = (self._tensor(m, d) for m, d in zip([*operands, result], [dtypes[0], *dtypes], strict=True))
             positional, keywords = contestant.arguments(x, y, z, _strides(*operands, result))

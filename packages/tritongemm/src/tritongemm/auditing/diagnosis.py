@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,13 @@ from tritongemm.auditing.devices import (
     codes_of,
 )
 from tritongemm.auditing.regions import region
-from tritongemm.auditing.symptoms import EPILOGUE
+from tritongemm.auditing.symptoms import EPILOGUE, OTHER_EPILOGUE
 from tritongemm.errors import KernelFailed
 
 _NARROWER = {"fp16": "a 16-bit type", "fp8e4m3fn": "an 8-bit type"}
+_UNEXPLAINED = "No common mistake gives these values."
+# The largest square product that is made for a diagnosis.
+_SQUARE = 256
 # Wrong outputs that are explained one by one; the rest is covered by their pattern.
 _EXPLAINED = 64
 
@@ -74,9 +77,12 @@ def diagnose(
         wrong = codes != shown.golden
         where = "" if shown is trial else f" at M = {shown.M}, N = {shown.N}, K = {shown.K}"
         reasons = explanations(shown, codes, c, dtypes)
-        said.append(f"{c.letter} ({c.name}) is not the matrix product{where}: {region(wrong, contestants)}. {reasons}")
-        said += _epilogue(c, shown, device, dtypes)
-        said += experiments(c, shown, device, dtypes, seed)
+        looks, surely = _epilogue(c, shown, device, dtypes)
+        tried, explained = experiments(c, shown, device, dtypes, seed)
+        if reasons == _UNEXPLAINED and (looks or explained):
+            reasons, surely = "", True
+        what = f"{c.letter} ({c.name}) is not the matrix product{where}: {region(wrong, contestants)}. {reasons}"
+        said += [what.strip(), *([looks] if looks and surely else []), tried]
     return said
 
 
@@ -129,10 +135,16 @@ def _multiple(o: _Output) -> str | None:
 
 
 def _accumulated(o: _Output) -> str | None:
-    words = (
-        "the product added to what C held before (if its launcher sets C to zero first, say so with --zeroed-a or -b)"
-    )
-    return words if o.value == (o.golden + o.untouched) & o.mask else None
+    """The product, or what another mistake makes of it, was added to C."""
+    words = "added to what C held before (if its launcher sets C to zero first, say so with --zeroed-a or -b)"
+    added = (o.value - o.untouched) & o.mask
+    if added == o.golden:
+        return f"the product {words}"
+    if added == 0:
+        return None  # Nothing was written.
+    alone = replace(o, value=added)
+    mistake = next((text for h in _HYPOTHESES if h is not _accumulated and (text := h(alone))), None)
+    return None if mistake is None else f"{mistake}, and that is {words}"
 
 
 def _prefix(o: _Output) -> str | None:
@@ -186,11 +198,11 @@ _HYPOTHESES: tuple[Callable[[_Output], str | None], ...] = (
     _zero,
     _negated,
     _multiple,
-    _accumulated,
     _prefix,
     _suffix,
     _misplaced,
     _range_missing,
+    _accumulated,
 )
 
 
@@ -232,7 +244,7 @@ def explanations(trial: Trial, codes: Array, c: Contestant, dtypes: tuple[str, s
         found[next((text for h in _HYPOTHESES if (text := h(output))), "")] += 1
     unexplained = found.pop("", 0)
     if not found:
-        return "No common mistake gives these values."
+        return _UNEXPLAINED
     said = "; ".join(
         f"{text}" + (f" ({n} of {len(spread)})" if n < len(spread) else "") for text, n in found.most_common(3)
     )
@@ -284,18 +296,20 @@ def rounded_operands(trial: Trial, codes: Array, dtypes: tuple[str, str], versio
     return ""
 
 
-def _epilogue(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, str]) -> list[str]:
-    """What was done to the product, where its floats tell."""
+def _epilogue(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, str]) -> tuple[str, bool]:
+    """What was done to the product, where its floats tell, and whether only that is what they tell."""
     try:
         codes = device.run(c, trial.a, trial.b, dtypes, domain=FLOATS, layout=trial.layout).codes
     except (fpsan_tools.FpsanError, KernelFailed, NoPayloads):
-        return []
+        return "", False
     found = closeness(fpsan_tools.typed(codes, dtypes[1]), trial.a, trial.b).looks_like
-    return [f"This looks like {found.kind}: {found.text}."] if found is not None and found.kind == EPILOGUE else []
+    if found is None or found.kind not in (EPILOGUE, OTHER_EPILOGUE):
+        return "", False
+    return f"This looks like {found.kind}: {found.text}.", found.kind == EPILOGUE
 
 
-def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, str], seed: int) -> list[str]:
-    """Runs a wrong kernel again with packed rows and on whole tiles, to see what the mistake depends on.
+def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, str], seed: int) -> tuple[str, bool]:
+    """Runs a wrong kernel again: with packed rows, on whole tiles, on a square, to see what the mistake depends on.
 
     Args:
         c: The kernel.
@@ -305,7 +319,7 @@ def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, 
         seed: Seed of the operands.
 
     Returns:
-        At most one sentence.
+        A sentence, and whether it explains all that is wrong.
     """
     tiles = {"M": max(c.tile("rows"), 4), "N": max(c.tile("columns"), 4), "K": max([4, *c.steps()])}
     sizes = {"M": trial.M, "N": trial.N, "K": trial.K}
@@ -321,17 +335,42 @@ def experiments(c: Contestant, trial: Trial, device: Device, dtypes: tuple[str, 
         return bool((codes == golden_payloads(a, b, dtypes, version)).all())
 
     if trial.layout != "rows" and right(sizes, "rows"):
-        return ["It is right where rows are packed (strides of K, 1 and N, 1): a stride is ignored or swapped."]
+        letters = "AB" if c.function is not None else "ABC"  # A function makes its own C.
+        wrong_alone = [x for x in letters if not right(sizes, f"{trial.layout} of {x}")]
+        of = f" of {' and '.join(wrong_alone)}" if wrong_alone else ""
+        return (
+            f"It is right where rows are packed (strides of K, 1 and N, 1): a stride{of} is ignored or swapped.",
+            True,
+        )
     if not right(whole):
-        return [f"It is wrong for whole tiles too (M = {whole['M']}, N = {whole['N']}, K = {whole['K']})."]
+        # Of one tile: a square of the largest whole size may be too large to evaluate.
+        said = _transposed(c, min(_SQUARE, max(tiles.values())), device, dtypes, seed)
+        sizes_text = f"M = {whole['M']}, N = {whole['N']}, K = {whole['K']}"
+        return said or f"It is wrong for whole tiles too ({sizes_text}).", bool(said)
     several = {d: 2 * tiles[d] for d in sizes}
     if not right(several):
-        return [
+        return (
             f"It is right for one whole tile, and wrong for several (M = {several['M']}, N = {several['N']}, "
             f"K = {several['K']}): programs are missing from the grid, or take the wrong tiles."
-        ]
+        ), False
     cures = [d for d in sizes if sizes[d] != whole[d] and right({**sizes, d: whole[d]})]
     if not cures:
-        return ["It is right for whole tiles; more than one dimension's tail is handled wrongly."]
+        return "It is right for whole tiles; more than one dimension's tail is handled wrongly.", False
     multiples = " or ".join(f"{d} is a multiple of {tiles[d]}" for d in cures)
-    return [f"It is right as soon as {multiples}, whatever the other dimensions."]
+    return f"It is right as soon as {multiples}, whatever the other dimensions.", False
+
+
+def _transposed(c: Contestant, n: int, device: Device, dtypes: tuple[str, str], seed: int) -> str:
+    """Whether a kernel takes an operand for its transpose, as a square product shows."""
+    version = algebra.get()
+    a, b = trial_operands(n, n, n, dtypes[0], seed + 1)
+    try:
+        codes = device.run(c, a, b, dtypes, domain=PAYLOADS).codes
+    except (fpsan_tools.FpsanError, KernelFailed, NoPayloads):
+        return ""
+    for text, x, y in (("A·Bᵀ", a, b.T), ("Aᵀ·B", a.T, b), ("Aᵀ·Bᵀ", a.T, b.T)):
+        x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+        if (codes == golden_payloads(x, y, dtypes, version)).all():
+            whose = " and ".join(letter for letter in "AB" if f"{letter}ᵀ" in text)
+            return f"Of square matrices it gives {text}: the strides of {whose} are swapped."
+    return ""

@@ -210,12 +210,36 @@ def _where(case: Case, mine: list[Measured], wrong: list[Measured]) -> str:
                 f"Of the sizes tried, it is right where {name} is a multiple of {tile} ({tried}) and wrong everywhere "
                 f"else: a tail{else_too} is handled wrongly."
             )
+    for name in case.sizes:
+        good_sizes, bad_sizes = (
+            {_sizes(case, m.spec)[name] for m in ms} for ms in ([m for m in drawn if m.accepted], bad)
+        )
+        if (said := _sizes_that_fit(name, good_sizes, bad_sizes, case.tiles.get(name))) is not None:
+            return said
     broken = list(dict.fromkeys(_place(case, m.spec) for m in bad))
     good = list(dict.fromkeys(_place(case, m.spec) for m in drawn if m.accepted))
     fine = [place for place in good if place not in broken]
     right = f", and right at {'; '.join(fine[:3])}" if fine else ""
     seeds = " At some of these sizes the inputs of another seed give right results." if len(fine) < len(good) else ""
     return f"It is wrong at {'; '.join(broken[:4])}{right}.{seeds}"
+
+
+def _sizes_that_fit(name: str, good: set[int], bad: set[int], tile: int | None) -> str | None:
+    """What tells a size's right values from its wrong ones, if something common does."""
+    if not good or not bad:
+        return None
+    listed = ", ".join(f"{n:,}" for n in sorted(good))
+    if max(good) > 1 and len(bad) > 1 and all(n & (n - 1) == 0 for n in good) and all(n & (n - 1) for n in bad):
+        return (
+            f"Of the sizes tried, it is right where {name} is a power of two ({listed}) and wrong everywhere else: "
+            "what fills it up to one is counted, as where a mask is missing."
+        )
+    if tile is not None and 1 < max(good) <= tile < min(bad):
+        return (
+            f"Of the sizes tried, it is right where {name} is at most {tile} ({listed}), one tile, and wrong beyond: "
+            "tiles after the first are handled wrongly."
+        )
+    return None
 
 
 def _pattern(m: Measured) -> str:

@@ -62,6 +62,7 @@ class RoundingEvidence:
         swept: Errors under other distributions of the operands.
         specials: By kernel letter, what it does with NaN and infinity otherwise than a product; None if not tried.
         unswept: Names of the distributions that were not tried, for want of time.
+        brief: Whether only a look was taken, at a kernel that computes something else.
         judged_by: By kernel letter, the report of the precision mode that it was declared to have.
         precision: By kernel letter, which precision its floats look like, if they are further off than they may be.
         overwritten: By kernel letter, the operands that it writes to, and where it was seen.
@@ -83,6 +84,7 @@ class RoundingEvidence:
     growth: list[Growth] = field(default_factory=list)
     swept: list[Swept] = field(default_factory=list)
     unswept: list[str] = field(default_factory=list)
+    brief: bool = False
     specials: Mapping[str, tuple[str, ...]] | None = None
     judged_by: dict[str, str] = field(default_factory=dict)
     precision: dict[str, str] = field(default_factory=dict)
@@ -211,7 +213,7 @@ def sampled(
     a, b, dtypes = setting.a, setting.b, setting.dtypes
     M, N = a.shape[0], b.shape[1]
     names = {c.letter: c.name for c in contestants} | {CHAIN: "serial fma chain", LIBRARY: f"NumPy {np.__version__}"}
-    evidence = RoundingEvidence(CHAIN, names)
+    evidence = RoundingEvidence(CHAIN, names, brief=brief)
     _declare(evidence, setting, names)
     whole = M * N <= _RANDOM_OUTPUTS
     tiles = [max(c.tile(d) for c in contestants) for d in ("rows", "columns")]

@@ -27,6 +27,8 @@ _FACTORS = (-1.0, 2.0, 0.5, 4.0, 0.25, 3.0, 8.0, 0.125)
 _MOST_SHIFT = 2
 # Fewer outputs than this may fit a guess about many products by chance.
 _FEW = 3
+# Outputs of which chance has no part in all their signs.
+_SIGNS = 8
 # Outputs whose errors' size tells something.
 _MANY = 16
 _BE = {"they are": "they", "the product in them is": "it"}
@@ -38,6 +40,8 @@ _EXPLAINED = 0.2
 _LIKE = 2.5
 # Products that are added up exactly before a narrow sum is rounded: one, or what a kernel multiplies at once.
 _STEPS = (1, 16, 32, 64, 128)
+# Parts of K that are added up, and the blocks that programs take in turn; None: parts that are contiguous.
+_SPLITS, _SPLIT_BLOCKS = range(2, 17), (None, 16, 32, 64, 128)
 # The least that a constant factor has to differ from 1 to be named, apart from the rounding of results.
 _LEAST_FACTOR = 1e-4
 _FORMATS = {"tf32": numfmt.TF32, "bf16": numfmt.BF16, "fp16": numfmt.FP16, "fp8e4m3fn": numfmt.FP8_E4M3}
@@ -117,8 +121,8 @@ def _special(w: Wrong) -> Symptom | None:
 
 
 def _epilogue(w: Wrong) -> Symptom | None:
-    """A product that something was done to: a relu, a clamp, an absolute value."""
-    if w.value.size < _MANY:
+    """A product that something was done to: a relu, leaky or not, a clamp, an absolute value."""
+    if w.value.size < _SIGNS:
         return None
     negative = w.golden < 0
     for text, found in (
@@ -128,6 +132,9 @@ def _epilogue(w: Wrong) -> Symptom | None:
     ):
         if found.all():
             return Symptom(EPILOGUE, text)
+    slope = float(w.golden @ w.value / (w.golden @ w.golden))
+    if negative.all() and 0 < slope < 1 and _near(w, slope * w.golden).all():
+        return Symptom(EPILOGUE, f"they are {slope:.3g} times the product where it is negative, as after a leaky relu")
     low, high = float(w.value.min()), float(w.value.max())
     cut = np.where(negative, low, high)
     if (w.value == cut).all() and (np.abs(w.golden) > np.abs(cut)).all() and cut.all():
@@ -161,7 +168,8 @@ def _factor(w: Wrong) -> Symptom | None:
     for f in _FACTORS:
         if (np.abs(w.value - f * w.golden) <= abs(f) * w.allowed).all():
             text = "they have the opposite sign" if f == -1 else f"they are {f:g} times what they should be"
-            return Symptom(INDEXING, text)
+            # What is added up several times is an indexing mistake; other factors are not made by indices.
+            return Symptom(INDEXING if f > 1 else OTHER_EPILOGUE, text)
     return None
 
 
@@ -307,6 +315,8 @@ def _narrow_sum(w: Wrong) -> Symptom | None:
     if w.value.size < _MANY:
         return None
     size = _rms(w.value - w.golden)
+    if (parts := _parts_rounded(w, size)) is not None:
+        return parts
     sizes = []
     for name in ("fp16", "bf16"):
         for step in _STEPS:
@@ -320,6 +330,28 @@ def _narrow_sum(w: Wrong) -> Symptom | None:
     if not ratio <= _LIKE:
         return None
     return Symptom(PRECISION, f"the errors are of the size that sums kept in {name} make")
+
+
+def _parts_rounded(w: Wrong, size: float) -> Symptom | None:
+    """Sums of parts of K, as of split K, that are added up in the type of the results, or handed over in it."""
+    K = w.x.shape[1]
+    if w.out.mantissa_bits >= _NARROW or not w.after.plain:
+        return None
+    for block in _SPLIT_BLOCKS:
+        for parts in _SPLITS:
+            if parts > (K if block is None else -(-K // block)):
+                break
+            owner = np.arange(K) * parts // K if block is None else np.arange(K) // block % parts
+            sums = w.terms @ np.eye(parts)[owner]
+            narrow = np.asarray(w.out.round(sums), np.float64)
+            for made, words in (
+                (_kept_in(w.out, narrow, 1), "added up in the type of the results"),
+                (_kept_in(w.out, sums, 1), "added to a sum of the type of the results"),
+                (narrow.sum(axis=1), "each rounded to the type of the results"),
+            ):
+                if _rms(w.value - w.made_of(made)) <= _EXPLAINED * size:
+                    return Symptom(PRECISION, f"they are what {parts} parts of K make, as of split K, {words}")
+    return None
 
 
 def _kept_in(fmt: FloatFormat, terms: Array, step: int) -> Array:

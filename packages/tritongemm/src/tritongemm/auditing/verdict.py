@@ -105,7 +105,8 @@ def judge(
                 v.sentences.append(f"Other distributions of the operands bring out nothing: {names}.")
             _growth(v, contestants, rounding)
             _tolerances(v, rounding)
-    if algebra.largest_grid is not None and algebra.status != "different" and (rounding is None or rounding.sample):
+    evaluated = algebra.trials and (rounding is None or rounding.sample)
+    if algebra.largest_grid is not None and algebra.status != "different" and evaluated:
         rows, columns = algebra.largest_grid
         v.limitations.append(
             "The grid of the whole product was not evaluated, only grids of samples, the largest in both directions of "
@@ -275,7 +276,7 @@ def _judge_rounding(
             )
     if e.specials is not None:
         _judge_specials(v, contestants, e.specials)
-    elif not wrong:
+    elif not e.brief:
         v.limitations.append("NaN and infinity among the operands were not tried, for want of time (--max-time).")
     if e.unswept:
         v.limitations.append(
