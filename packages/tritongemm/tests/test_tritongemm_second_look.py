@@ -105,6 +105,27 @@ def test_a_reference_that_is_right_by_luck_refuses_nobody():
     assert lucky  # The rule alone would have refused these.
 
 
+def doubles(rng, rows=5, columns=300):
+    return {"x": rng.standard_normal((rows, columns))}
+
+
+@pytest.mark.parametrize(("dtype", "status"), [(np.float64, 0), (np.float32, 1)])
+def test_arithmetic_in_fp32_is_no_rounding_of_fp64(dtype, status):
+    def serial(x):
+        total = np.zeros(len(x), dtype)
+        for k in range(x.shape[1]):
+            total += x[:, k].astype(dtype)
+        return total.astype(np.float64)
+
+    result = audit(serial, lambda x: x.sum(axis=1), doubles)
+    assert result.exit_code == status
+    worst = result.sides[0].measured[0].worst
+    (row,) = worst["at"]
+    x = doubles(np.random.default_rng(0))["x"][row]
+    # Moved by random signs.
+    assert 1 / 50 < worst["kappa"] / (np.sqrt((x * x).sum()) / abs(x.sum())) < 5
+
+
 def test_what_it_compares_with_is_the_reference_near_the_inputs():
     inputs = matrices(np.random.default_rng(1), 3, 4, 200)
     found = list(samples(lambda a, b: a @ b, inputs, (), 0))

@@ -41,6 +41,7 @@ from tritongemm.auditing.trials import (
     make_inputs,
     names_taken,
     paired,
+    takes_fp64,
 )
 from tritongemm.auditing.verdict import Verdict
 from tritongemm.elements import element_named
@@ -51,6 +52,8 @@ Show = Callable[[str, float], None]
 DEFAULT_MAX_TIME = 120.0
 _ALGEBRA_SHARE = 0.3
 _SMALL = 1 << 16
+# How far fp64 inputs are moved: the reference is in fp64 itself, and its roundings add up.
+_ROUNDED_FP64 = 256 * numfmt.FP64.unit_roundoff
 # Outputs of which a refused one gets a second look.
 _LOOKED_AT = 1 << 20
 # Runs on a GPU whose bits have to agree.
@@ -494,12 +497,13 @@ class _Run:
                     # What a forward pass keeps for the backward one is rounded too.
                     several=side.launched > 1 or bool(self.gradients),
                     golden_dtype=right.dtype,
+                    unit=_unit(inputs),
                 )
                 side.measured.append(self._second_look(found, here, spec, its))
 
     def _second_look(self, m: Measured, inputs: Inputs, spec: Spec, its: str) -> Measured:
         """The same measured beside more results of the reference, if it is refused for its rounding errors."""
-        if not m.may_be_luck or math.prod(m.shape) > _LOOKED_AT:
+        if not m.may_be_luck or math.prod(m.shape) > _LOOKED_AT or takes_fp64(inputs):
             return m
         for sample in samples(self.case.reference, inputs, self.gradients, spec.seed):
             rms, largest = sample.get(its, (0.0, 0.0))
@@ -512,9 +516,8 @@ class _Run:
         """Float64, float64 with moved inputs, and the library in the inputs' own types."""
         reference = self.case.reference
         rng = np.random.default_rng([spec.seed, 5])
-        u = numfmt.FP32.unit_roundoff
         golden = self._called(reference, in_float64(inputs), spec)
-        moved = self._called(reference, in_float64(inputs, rng, u), spec)
+        moved = self._called(reference, in_float64(inputs, rng, _unit(inputs)), spec)
         library: dict[str, Values] = {}
         narrow = any((kind := float_element(x)) is not None and kind.format.bits <= 16 for x in inputs.values())
         try:
@@ -667,6 +670,11 @@ class _Run:
             for line in found.lines[:3]:
                 if line.share >= 0.05:
                     side.lines.append((f"{Path(line.file).name}:{line.line}", line.text, line.share, line.error))
+
+
+def _unit(inputs: Inputs) -> float:
+    """How far the inputs of the reference are moved, relatively."""
+    return _ROUNDED_FP64 if takes_fp64(inputs) else numfmt.FP32.unit_roundoff
 
 
 # Length, and the errors of the kernel, of the reference, and what they are compared with; relative to the results.

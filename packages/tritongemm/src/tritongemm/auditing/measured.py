@@ -2,7 +2,8 @@
 
 The gate. An output is accepted when its error, rms and largest, is at most twice the larger of two others, plus one
 rounding of the output's type: that of the library's result in the same types, and what moving every input by one
-rounding of fp32 does to the float64 result (no algorithm that rounds can be asked for less). An output of the right
+rounding of fp32 does to the float64 result (no algorithm that rounds can be asked for less; of inputs in fp64, by 256
+roundings of fp64, for the reference's own add up too). An output of the right
 formula that is not accepted gets a second look (`second_look`), at what the reference errs at inputs next to these and
 with serial sums. NaN and infinity have to be where they belong.
 """
@@ -194,6 +195,7 @@ def measure(
     several: bool = False,
     usual: float = 0.0,
     golden_dtype: str = "fp64",
+    unit: float = numfmt.FP32.unit_roundoff,
 ) -> Measured:
     """Measures one output.
 
@@ -203,13 +205,14 @@ def measure(
         own: The kernel's output.
         library: The reference's in its own type.
         golden: The reference's in float64.
-        moved: ... with every input moved by one rounding of fp32.
+        moved: ... with every input moved by a rounding.
         tolerance: The test whose failures are counted; torch.testing's of the type if not given.
         exact: The kernel's results when it runs without rounding, and the type that they are stored in then.
         keep: Whether to keep the values.
         several: Whether several kernels hand results to each other, which rounds them also where nothing else does.
         usual: Root mean square of the results as drawn.
         golden_dtype: Type of the float64 reference's results, another one where it converts them.
+        unit: How far inputs were moved, relatively.
 
     Returns:
         The figures.
@@ -249,7 +252,7 @@ def measure(
         stored = max(kinds, key=lambda e: e.format.unit_roundoff)
         share, error = _formula(exact.values if exact else None, golden, usable, shift + between, stored.format)
         norm = float(np.sqrt(np.mean(size[usable] ** 2))) if usable.any() else 0.0
-        worst = _worst(own.values, golden, difference, finite, shift)
+        worst = _worst(own.values, golden, difference, finite, shift / unit)
         allowed = ALLOWED_RATIO * (shift + (np.abs(library.values - golden) if theirs and library else 0.0))
         wrong = (usable & ~np.isfinite(own.values)) | (difference > allowed + 2 * kind.unit_roundoff * (size + norm))
     return Measured(
@@ -324,12 +327,12 @@ def _formula(
     return share, float(difference.max(initial=0.0)) / norm if norm else 0.0
 
 
-def _worst(got: Array, golden: Array, difference: Array, finite: Array, shift: Array) -> dict[str, Any]:
+def _worst(got: Array, golden: Array, difference: Array, finite: Array, sensitivity: Array) -> dict[str, Any]:
     if not finite.any():
         return {}
     at = np.unravel_index(int(np.argmax(np.where(finite, difference, -1.0))), golden.shape)
     size = abs(float(golden[at]))
-    moved = float(shift[at]) / numfmt.FP32.unit_roundoff
+    moved = float(sensitivity[at])
     return {
         "at": [int(i) for i in at],
         "value": float(got[at]),

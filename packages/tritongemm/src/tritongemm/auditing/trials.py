@@ -209,6 +209,11 @@ def in_float64(inputs: Inputs, nudge: np.random.Generator | None = None, unit: f
     return made
 
 
+def takes_fp64(inputs: Inputs) -> bool:
+    """Whether one of the inputs is of fp64, so that fp32 is another precision."""
+    return any((kind := float_element(x)) is not None and kind.name == "fp64" for x in inputs.values())
+
+
 def in_float32(inputs: Inputs) -> Inputs:
     """The same inputs with 8- and 16-bit floats widened to float32, for references that lack these types."""
     kinds = {name: float_element(x) for name, x in inputs.items()}
