@@ -18,6 +18,7 @@ import tritongemm
 from tritongemm.accuracy import Tolerance
 from tritongemm.auditing.cases import Case
 from tritongemm.auditing.clock import OutOfTime, Watch, operations_of
+from tritongemm.auditing.dependence import read_otherwise
 from tritongemm.auditing.distributions import GIVEN, Change, changes_named
 from tritongemm.auditing.document import Document
 from tritongemm.auditing.kernel_algebra import GPU_ONLY, NOT_APPLICABLE, UNKNOWN, KernelAlgebra, compare_payloads
@@ -80,6 +81,7 @@ class Side:
         operations: Names of the operations that were evaluated, with the first place of each.
         lines: Source lines that lose accuracy: place, text, share of the squared error, relative error.
         reruns: Outputs whose bits differ between runs on a GPU, None if it was not run there.
+        reads: Which inputs results depend on otherwise than in the reference, in a sentence.
     """
 
     letter: str
@@ -95,6 +97,7 @@ class Side:
     operations: dict[str, str] = field(default_factory=dict)
     lines: list[tuple[str, str, float, float]] = field(default_factory=list)
     reruns: int | None = None
+    reads: str = ""
 
 
 @dataclass(frozen=True)
@@ -326,10 +329,13 @@ def audit_case(
     done = run.trials(specs, sides, data)
     if data is None and place.kind == "gpu":
         run.reruns(sides)
+    for side in sides:
+        if data is None and _another_formula(side):
+            show("finding out what depends on what", 0)
+            side.reads = run.reads(side)
     growth = run.growth(sides[0]) if data is None and case.reduced else ()
     for side in sides:
-        rounds = not any(m.formula is not None and m.formula > 1 for m in side.measured)
-        if rounds and any(not m.accepted for m in side.measured):
+        if not _another_formula(side) and any(not m.accepted for m in side.measured):
             show("finding the lines that lose accuracy", 0)
             run.lines(side)
     if algebra.status == UNKNOWN and sides[0].measured and not sides[0].launched:
@@ -654,6 +660,26 @@ class _Run:
             found = measure(spec, mine, own, library.get(its), right.values, moved[its].values)
             probe.measured.append(self._second_look(found, here, spec, its))
 
+    def reads(self, side: Side) -> str:
+        """Which inputs results depend on otherwise than in the reference, at the first sizes of another formula."""
+        wrong = _another_formula(side)
+        shown = next((m for m in wrong if m.spec.change == GIVEN), wrong[0])
+        if math.prod(shown.shape) > _SMALL or self.gradients:
+            return ""
+        spec = shown.spec
+        inputs = CpuPlace().inputs(make_inputs(self.case, spec, self.dtype))
+        names = names_taken(self.case.reference, inputs)
+        if self.case.varied is not None:
+            names &= frozenset(self.case.varied)
+        try:
+            return read_otherwise(
+                lambda given: self._without_rounding(side, given, spec),
+                lambda given: call(self.case.reference, in_float64(given)),
+                inputs, names, self.deadline,
+            )  # fmt: skip
+        except (OutOfTime, Refused, UsageError):
+            return ""
+
     def lines(self, side: Side) -> None:
         """Source lines that lose accuracy, of the first trial that is refused."""
         refused = next((m for m in side.measured if not m.accepted), None)
@@ -670,6 +696,11 @@ class _Run:
             for line in found.lines[:3]:
                 if line.share >= 0.05:
                     side.lines.append((f"{Path(line.file).name}:{line.line}", line.text, line.share, line.error))
+
+
+def _another_formula(side: Side) -> list[Measured]:
+    """The outputs that are not the reference's even without rounding."""
+    return [m for m in side.measured if m.formula is not None and m.formula > 1]
 
 
 def _unit(inputs: Inputs) -> float:

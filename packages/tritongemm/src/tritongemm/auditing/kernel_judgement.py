@@ -163,6 +163,8 @@ def _explained(case: Case, side: Any, output: str, mine: list[Measured], wrong: 
             f"{_place(case, shown.spec)} ({_how(shown)})."
         ]
     said += [text for text in (_where(case, mine, wrong), _formula(wrong), _pattern(shown)) if text]
+    if side.reads and any((m.formula or 0) > 1 for m in wrong):
+        said.append(side.reads)
     if any("TF32" in note for note in side.notes) and not any((m.formula or 0) > 1 for m in wrong):
         said.append("It multiplies fp32 operands in tf32, as tl.dot does unless it is told input_precision='ieee'.")
     if side.lines and not any(m.formula is not None and m.formula > 1 for m in wrong):
