@@ -73,6 +73,15 @@ def test_a_function_with_a_mistake_fails_by_its_numbers():
         assert text in told(result)
 
 
+@pytest.mark.parametrize("other", ["blocked", np.matmul], ids=["kernel", "function"])
+def test_no_time_for_tails_is_no_pass_without_payloads_either(other):
+    short = {**SMALL, "max_time": 1e-6}
+    result = audit(product, other, **short, choices_b=TILES if other == "blocked" else None)
+    assert len(result.algebra.trials) == 1
+    assert result.status == "INCONCLUSIVE", told(result)
+    assert "Only 1 of 10 comparisons of small products fitted into the time (--max-time): tails and" in told(result)
+
+
 def halved(a, b):
     return a @ b / 2
 

@@ -21,7 +21,7 @@ from tritongemm.auditing.contestants import Contestant
 from tritongemm.auditing.rounding import ALL, AT_RISK, CHAIN, LIBRARY, RoundingEvidence
 from tritongemm.auditing.sweep import Swept
 from tritongemm.matrices import DTYPES
-from tritongemm.tables import figure
+from tritongemm.tables import counted, figure
 
 PASS, LIMITED, FAIL, INCONCLUSIVE = "PASS", "PASS WITH LIMITATIONS", "FAIL", "INCONCLUSIVE"
 EXIT_CODES = {PASS: 0, LIMITED: 0, FAIL: 1, INCONCLUSIVE: 3}
@@ -142,6 +142,12 @@ def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: Al
         v.failures.append("Different algebra: this is no rounding.")
         v.failures += [*e.outside.values(), *e.diagnosis]
         return
+    if len(e.trials) < e.planned:
+        few = f"Only {len(e.trials)} of {e.planned} comparisons of small products fitted into the time (--max-time)"
+        if len(e.trials) < ESSENTIAL:
+            v.doubts.append(f"{few}: tails and strides were not tried.")
+        else:
+            v.limitations.append(f"{few}.")
     for c in contestants:
         if c.letter in e.exact:
             _judge_numbers(v, c, e)
@@ -157,7 +163,8 @@ def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: Al
         c = next(c for c in contestants if c.letter not in e.absent)
         if both:
             v.sentences.append(
-                f"Algebra: {c.letter} ({c.name}) has the payloads of the matrix product in {len(e.trials)} products."
+                f"Algebra: {c.letter} ({c.name}) has the payloads of the matrix product in "
+                f"{counted(len(e.trials), 'product')}."
             )
         else:
             v.failures.append(f"{c.letter} ({c.name}) does not compute the matrix product.")
@@ -176,12 +183,6 @@ def _judge_algebra(v: Verdict, contestants: tuple[Contestant, Contestant], e: Al
             "Both kernels compute the same, but not the matrix product: their payloads differ from its payloads alike."
         )
         v.failures += e.diagnosis
-    if len(e.trials) < e.planned:
-        few = f"Only {len(e.trials)} of {e.planned} payload comparisons fitted into the time (--max-time)"
-        if len(e.trials) < ESSENTIAL:
-            v.doubts.append(f"{few}: tails and strides were not tried.")
-        else:
-            v.limitations.append(f"{few}.")
 
 
 def _judge_numbers(v: Verdict, c: Contestant, e: AlgebraEvidence) -> None:
