@@ -640,7 +640,7 @@ def test_the_template_runs_and_a_baseline_tells_what_got_worse(folder, capsys):
 @pytest.mark.parametrize(
     ("mistake", "quoted"),
     [
-        (("tl.sum(p, axis=0)", "tl.sum(p.to(tl.float16), axis=0)"), "855 times what is"),
+        (("tl.sum(p, axis=0)", "tl.sum(p.to(tl.float16), axis=0)"), "times what is"),
         (("live = at < columns", "live = at < columns // 64 * 64"), "is a multiple of 64"),
     ],
 )
@@ -653,7 +653,11 @@ def test_the_page_on_adapters_quotes_what_an_audit_says(folder, capsys, mistake,
     (block,) = [b for b in re.findall(r"```text\n(.*?)```", text, re.DOTALL) if quoted in b]
     (folder / "adapter.py").write_text(cases.TEMPLATE.replace(*mistake))
     assert main(["audit", "adapter.py", "--device", "cpu", "--no-report"]) == 1
-    assert " ".join(block.split()) in " ".join(capsys.readouterr().out.split())
+
+    def words(said):  # NumPy's functions are as exact on every processor, but their last bits are not the same
+        return re.sub(r"\d\.\d+e-\d+|\d+ times", "#", " ".join(said.split()))
+
+    assert words(block) in words(capsys.readouterr().out)
 
 
 def test_adapters_take_the_users_own_tensors(folder, capsys):

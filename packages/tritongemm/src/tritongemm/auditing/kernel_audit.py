@@ -511,7 +511,7 @@ class _Run:
         """The same measured beside more results of the reference, if it is refused for its rounding errors."""
         if not m.may_be_luck or math.prod(m.shape) > _LOOKED_AT or takes_fp64(inputs):
             return m
-        for sample in samples(self.case.reference, inputs, self.gradients, spec.seed):
+        for sample in samples(lambda given: self._called(self.case.reference, given, spec), inputs, spec.seed):
             rms, largest = sample.get(its, (0.0, 0.0))
             m = replace(m, next_to_it=(max(rms, m.next_to_it[0]), max(largest, m.next_to_it[1])))
             if m.accepted or time.monotonic() > self.deadline:
@@ -674,7 +674,7 @@ class _Run:
         try:
             return read_otherwise(
                 lambda given: self._without_rounding(side, given, spec),
-                lambda given: call(self.case.reference, in_float64(given)),
+                lambda given: self._called(self.case.reference, in_float64(given), spec),
                 inputs, names, self.deadline,
             )  # fmt: skip
         except (OutOfTime, Refused, UsageError):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import numfmt
-from tritongemm.auditing.trials import Inputs, Refused, Values, call, in_float32, in_float64
+from tritongemm.auditing.trials import Inputs, Refused, Values, in_float32, in_float64
 from tritongemm.errors import UsageError
 from tritongemm.matrices import is_torch
 from tritongemm.orders import SummationOrder
@@ -33,26 +33,25 @@ _NEIGHBOURS = 16
 _MOST_PRODUCTS = 1 << 28
 
 
-def samples(reference: Callable[..., Any], inputs: Inputs, gradients: tuple[str, ...], seed: int) -> Iterator[Sample]:
+def samples(reference: Callable[[Inputs], Mapping[str, Values]], inputs: Inputs, seed: int) -> Iterator[Sample]:
     """Errors of a reference in fp32: at the inputs, and at inputs one fp32 rounding away; products added as a chain.
 
     Args:
-        reference: The reference.
+        reference: Gives the reference's results, of floats of whatever type it is given.
         inputs: By name.
-        gradients: Inputs to differentiate its results by.
-        seed: Of cotangents and of the directions in which inputs are moved.
+        seed: Of the directions in which inputs are moved.
 
     Yields:
         What every one of these results is off by, or, where that is more, how far the float64 result moved.
     """
-    here = call(reference, in_float64(inputs), gradients, seed)
+    here = reference(in_float64(inputs))
     for number in range(_NEIGHBOURS + 1):
         rng = np.random.default_rng([seed, 13, number])
         near = _in_fp32(in_float64(inputs, rng, numfmt.FP32.unit_roundoff) if number else inputs)
         try:
-            right = call(reference, in_float64(near), gradients, seed)
+            right = reference(in_float64(near))
             with serial_products():
-                library = call(reference, _chained(near), gradients, seed)
+                library = reference(_chained(near))
         except (Refused, UsageError, ArithmeticError):
             return
         yield {name: _larger(_size(library.get(name), right[name]), _size(right[name], here[name])) for name in right}
