@@ -132,8 +132,9 @@ def _epilogue(w: Wrong) -> Symptom | None:
     ):
         if found.all():
             return Symptom(EPILOGUE, text)
-    slope = float(w.golden @ w.value / (w.golden @ w.golden))
-    if negative.all() and 0 < slope < 1 and _near(w, slope * w.golden).all():
+    with np.errstate(all="ignore"):
+        slope = float(w.golden @ w.value / (w.golden @ w.golden)) if negative.all() else 0.0
+    if 0 < slope < 1 and _near(w, slope * w.golden).all():
         return Symptom(EPILOGUE, f"they are {slope:.3g} times the product where it is negative, as after a leaky relu")
     low, high = float(w.value.min()), float(w.value.max())
     cut = np.where(negative, low, high)
