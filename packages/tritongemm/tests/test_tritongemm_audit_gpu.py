@@ -121,7 +121,9 @@ def test_functions_and_tensor_cores_are_audited(torch):
     def multiply(a, b):
         return (a.double() @ b.double()).float()
 
-    result = tritongemm.audit(multiply, "blocked", M=96, N=80, K=512, dtype="fp16", out_dtype="fp32", device="gpu")
+    result = tritongemm.audit(
+        multiply, "blocked", M=96, N=80, K=512, dtype="fp16", out_dtype="fp32", device="gpu", max_time=600
+    )
     assert result.status == "PASS WITH LIMITATIONS", str(result)
     assert result.algebra.absent == {"A": "it launches no Triton kernel"}
     assert result.algebra.checked["A"] == len(result.algebra.trials)
