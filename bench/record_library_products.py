@@ -9,7 +9,6 @@ variable OUT named when `test_matrix_units_gpu.py -k library` ran there, in one 
 VERSIONS.json is an index whose "versions" describe the machine, such as that of bench/record_matrix_units.py.
 """
 
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "packages" / "numfmt" / "tests"))
 
-from matrix_units_recordings import LIBRARY_INDEX  # noqa: E402
+from matrix_units_recordings import LIBRARY_INDEX, write_recordings  # noqa: E402
 
 
 def chosen(entry):
@@ -36,20 +35,11 @@ def main():
         entries |= json.loads((folder / "matrix_units_libraries.json").read_text())
         with np.load(folder / "matrix_units_library_samples.npz", allow_pickle=False) as archive:
             outputs |= {key: archive[key] for key in archive.files}
-    archive = LIBRARY_INDEX.with_suffix(".npz")
-    temporary = archive.with_name(archive.name + ".part")
-    with temporary.open("wb") as file:
-        np.savez_compressed(file, **outputs)
-    temporary.replace(archive)
-    index = {
-        "outputs": archive.name,
-        "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+    facts = {
         "versions": json.loads(versions.read_text())["versions"],
         "products": {name: chosen(entry) for name, entry in entries.items() if "fitting" in entry},
     }
-    temporary = LIBRARY_INDEX.with_name(LIBRARY_INDEX.name + ".part")
-    temporary.write_text(json.dumps(index, indent=1) + "\n")
-    temporary.replace(LIBRARY_INDEX)
+    write_recordings(LIBRARY_INDEX, outputs, facts)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ to a folder. Inputs are not stored: they are made again from the names of the ca
 Run from the repository root with the four src folders on PYTHONPATH; takes about two minutes.
 """
 
-import hashlib
-import json
 import sys
 import time
 import zlib
@@ -34,6 +32,7 @@ from matrix_units_recordings import (  # noqa: E402
     library_inputs,
     recorded_inputs,
     recorded_k,
+    write_recordings,
 )
 
 from numfmt.matrix_units.search import library_schedules  # noqa: E402
@@ -93,15 +92,8 @@ def record_libraries(outputs, predictor):
 
 
 def write(folder, outputs, described):
-    """Both files, each under a temporary name first; the checksum ties them together."""
-    archive = folder / INDEX.with_suffix(".npz").name
-    temporary = archive.with_name(archive.name + ".part")
-    with temporary.open("wb") as file:
-        np.savez_compressed(file, **outputs)
-    temporary.replace(archive)
-    index = {
-        "outputs": archive.name,
-        "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+    """Both files, with what tells whether inputs and versions are still these."""
+    facts = {
         "versions": device.environment(),
         "kinds": RECORDED_KINDS,
         "kept": [KEPT_ROWS, KEPT_COLUMNS],
@@ -109,9 +101,7 @@ def write(folder, outputs, described):
         "inputs": {name: zlib.crc32(b"".join(x.tobytes() for x in arrays)) for name, arrays in _witnesses()},
         **described,
     }
-    temporary = folder / (INDEX.name + ".part")
-    temporary.write_text(json.dumps(index, indent=1) + "\n")
-    temporary.replace(folder / INDEX.name)
+    archive = write_recordings(folder / INDEX.name, outputs, facts)
     print(
         f"{archive.name}: {archive.stat().st_size} bytes, {sum(x.size for x in outputs.values())} outputs", flush=True
     )

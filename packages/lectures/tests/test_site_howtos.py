@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+import site_noxfile
 
 ROOT = Path(__file__).resolve().parents[3]
 HOWTO = ROOT / "docs" / "how-to"
@@ -72,12 +71,8 @@ def test_a_bug_planted_in_the_new_kernel_is_caught(written: Path, right: str, wr
 @pytest.mark.parametrize("page", PAGES)
 def test_named_files_and_sessions_exist(page: str) -> None:
     text = (HOWTO / page).read_text(encoding="utf-8")
-    functions = [
-        node for node in ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8")).body
-        if isinstance(node, ast.FunctionDef)
-    ]  # fmt: skip
-    sessions = {node.name for node in functions if "session" in ast.unparse(node).partition("def ")[0]}
     named = set(re.findall(r"nox -s (\w+)", text))
+    sessions = site_noxfile.sessions()
     assert named <= sessions, f"{named - sessions}"
     benchmarks = set(re.findall(r"nox -s bench -- (\w+)", text))
     files = re.findall(r"(?:bench|tools)/\w+\.(?:py|toml)|\.ci/run", text) + [f"bench/{name}.py" for name in benchmarks]
@@ -86,17 +81,6 @@ def test_named_files_and_sessions_exist(page: str) -> None:
     for path in [*files, *folders]:
         if path != "bench/results":
             assert (ROOT / path).exists(), path
-
-
-def _of_noxfile(name: str) -> Any:
-    """A function or constant of the noxfile, for whose sake nox need not be there."""
-    for node in ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8")).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node]
-        if name in [getattr(target, "id", getattr(target, "name", "")) for target in targets]:
-            names: dict[str, Any] = {}
-            exec(compile(ast.Module([node], []), "noxfile.py", "exec"), names)
-            return names[name]
-    raise AssertionError(name)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +96,7 @@ def _of_noxfile(name: str) -> Any:
 def test_marks_given_to_the_gpu_tests_are_joined_with_those_of_its_two_parts(
     arguments: list[str], marks: str, others: list[str]
 ) -> None:
-    assert _of_noxfile("marks_of")(arguments) == (marks, others)
+    assert site_noxfile.defined("marks_of")(arguments) == (marks, others)
 
 
 def test_every_benchmark_can_be_quick_and_those_of_a_gpu_are_known() -> None:
@@ -125,7 +109,7 @@ def test_every_benchmark_can_be_quick_and_those_of_a_gpu_are_known() -> None:
     for name, text in benchmarks.items():
         assert '"--quick"' in text or re.search(r"^from _tables import .*\bmain\b", text, re.MULTILINE), name
     of_gpu = {name for name, text in benchmarks.items() if "needs a CUDA GPU" in text}
-    assert of_gpu == _of_noxfile("GPU_BENCHMARKS")
+    assert of_gpu == site_noxfile.defined("GPU_BENCHMARKS")
 
 
 def test_every_howto_is_in_the_index_and_the_navigation() -> None:

@@ -40,6 +40,29 @@ LIBRARY_KINDS = ("uniform", "cancelling", "wide")
 TIES = {"tf32": ("ties",)}
 
 
+def write_recordings(index, outputs, facts):
+    """Outputs and their index, each under a temporary name first; the checksum ties them together.
+
+    Args:
+        index: Path of the index; the archive lies beside it.
+        outputs: Arrays by name.
+        facts: What else the index says.
+
+    Returns:
+        The archive's path.
+    """
+    archive = index.with_suffix(".npz")
+    temporary = archive.with_name(archive.name + ".part")
+    with temporary.open("wb") as file:
+        np.savez_compressed(file, **outputs)
+    temporary.replace(archive)
+    tied = {"outputs": archive.name, "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
+    temporary = index.with_name(index.name + ".part")
+    temporary.write_text(json.dumps(tied | facts, indent=1) + "\n")
+    temporary.replace(index)
+    return archive
+
+
 class PortableGenerator:
     """The three methods of a NumPy generator that test data need, from raw words."""
 

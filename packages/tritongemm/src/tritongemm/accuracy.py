@@ -32,7 +32,7 @@ from tritongemm import automatic
 from tritongemm.errors import UsageError
 from tritongemm.files import replaced
 from tritongemm.matrices import DTYPES, dtype_of, name_of, widened
-from tritongemm.operands import Call, check_matrix
+from tritongemm.operands import Call, check_has_numbers, check_matrix
 from tritongemm.orders import SummationOrder
 from tritongemm.promises import LAMBDA, in_type, probable_chain, underflow
 from tritongemm.reference import reference, reference_blocks
@@ -639,8 +639,7 @@ _CALL = Call("measure")
 def _check_numbers(argument: str, x: Any) -> None:
     """Checks that something is a matrix whose numbers can be read."""
     check_matrix(_CALL, argument, x)
-    if getattr(x, "is_meta", False):
-        raise UsageError(f"{argument}: on device meta it has no numbers to measure; give one that has.")
+    check_has_numbers(argument, x, "measure")
     if len(x.shape) != 2:
         raise UsageError(f"{argument}: a matrix has 2 dimensions, given shape {tuple(x.shape)}.")
 

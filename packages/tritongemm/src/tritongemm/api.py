@@ -44,6 +44,7 @@ from tritongemm.operands import (
     check_flag,
     check_kinds,
     check_matrices,
+    check_number,
     check_out,
     check_out_type,
     check_scale,
@@ -520,7 +521,7 @@ def grouped_mm(
     if len({len(x) for x in lists.values()}) > 1:
         counts = ", ".join(f"{name} has {len(x)}" for name, x in lists.items())
         raise UsageError(f"{', '.join(lists)}: one of each per product, but {counts}.")
-    alpha = check_factor(Call("grouped_mm"), "alpha", alpha, "fp64")  # of which type sums are is seen below
+    alpha = check_number("alpha", alpha)  # of which type sums are is seen below
     check_activation(activation)
     if config is not None and not (isinstance(config, Config) and config.kernel == "grouped"):
         raise UsageError(f'config: a tritongemm.Config of kernel "grouped", or None, given {config!r}.')
@@ -778,7 +779,9 @@ def _prepared(call: Call, a: Any, b: Any, c: Any, bias: Any, out: Any, settings:
     out = _ready(call, out, shape, element, given, torch_kind)
     from tritongemm import execution
 
-    return execution.prepared_product(a, b, c, bias, out, alpha, beta, activation, element.name)
+    return execution.prepared_product(
+        a, b, out=out, out_dtype=element.name, alpha=alpha, beta=beta, c=c, bias=bias, activation=activation
+    )
 
 
 def _traced(a: Any, b: Any, c: Any, bias: Any, out: Any, settings: tuple[Any, ...]) -> Any:

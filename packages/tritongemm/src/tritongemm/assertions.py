@@ -30,7 +30,15 @@ from tritongemm.auditing.regions import roughly
 from tritongemm.auditing.symptoms import EPILOGUE, OTHER_EPILOGUE, PRECISION, Symptom, Wrong, symptom
 from tritongemm.elements import ELEMENTS, Element, element_of, is_typed, values_of
 from tritongemm.errors import UsageError
-from tritongemm.operands import Call, check_activation, check_matrix, check_number, expanded, type_name
+from tritongemm.operands import (
+    Call,
+    check_activation,
+    check_has_numbers,
+    check_matrix,
+    check_number,
+    expanded,
+    type_name,
+)
 from tritongemm.orders import SummationOrder
 from tritongemm.promises import SPLITS, in_type, probable_chain, underflow
 from tritongemm.reference import Block, reference_blocks
@@ -357,8 +365,7 @@ def _check_numbers(argument: str, x: Any) -> None:
     """Checks that something is a matrix whose numbers can be read."""
     if x is not None:
         check_matrix(_CALL, argument, x)
-        if getattr(x, "is_meta", False):
-            raise UsageError(f"{argument}: on device meta it has no numbers to compare; give one that has.")
+        check_has_numbers(argument, x, "compare")
 
 
 def _check_product(actual: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> None:

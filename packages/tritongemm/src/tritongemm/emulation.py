@@ -645,7 +645,7 @@ def prepare(b: Any, precision: str = "fp16x3") -> Prepared:
         Unavailable: b is on a GPU that has no kernels for emulated products.
     """
     from tritongemm import modes
-    from tritongemm.operands import Call, check_kinds
+    from tritongemm.operands import Call, check_has_numbers, check_kinds
 
     mode = modes.get(precision).name
     if mode not in ("fp16x3", "bf16x6", "int8x6"):
@@ -653,8 +653,7 @@ def prepare(b: Any, precision: str = "fp16x3") -> Prepared:
     check_kinds(Call("prepare"), {"b": b})
     if element_of(b, "b").name != "fp32" or len(b.shape) != 2:
         raise UsageError(f"b: emulated products take (K, N) fp32 matrices, given {b.dtype} {tuple(b.shape)}.")
-    if getattr(b, "is_meta", False):
-        raise UsageError("b: on device meta it has no numbers to cut into parts; give one that has.")
+    check_has_numbers("b", b, "cut into parts")
     if is_torch(b):
         if b.requires_grad and sys.modules["torch"].is_grad_enabled():
             raise UsageError(

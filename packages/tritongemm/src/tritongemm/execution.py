@@ -76,26 +76,25 @@ def product(
     return _delivered(result, out)
 
 
-def prepared_product(
-    a: Any,
-    b: Any,
-    c: Any,
-    bias: Any,
-    out: Any,
-    alpha: float,
-    beta: float,
-    activation: str | None,
-    out_dtype: str,
-) -> Any:
-    """The product with a `tritongemm.prepare`d b; arguments as `product`'s."""
+def prepared_product(a: Any, b: Any, *, out: Any, out_dtype: str, **epilogue: Any) -> Any:
+    """The product with a `tritongemm.prepare`d b.
+
+    Args:
+        a: (M, K) matrix.
+        b: The prepared operand.
+        out: See `product`.
+        out_dtype: See `product`.
+        **epilogue: alpha, beta, c, bias and activation of `product`.
+    """
     if b.parts is None:
-        return product(a, b.b, c, bias, out, alpha, beta, activation, b.precision, out_dtype, True, None)
+        more = {"precision": b.precision, "invariant": True, "config": None}
+        return product(a, b.b, out=out, out_dtype=out_dtype, **more, **epilogue)
     from tritongemm import emulation
     from tritongemm.kernels.epilogue import Epilogue
 
-    epilogue = Epilogue(alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
-    target = _apart(out, a, b.b, bias, c)
-    return _delivered(emulation.product(a, b, out=target, out_dtype=out_dtype, epilogue=epilogue), out)
+    target = _apart(out, a, b.b, epilogue["bias"], epilogue["c"])
+    made = emulation.product(a, b, out=target, out_dtype=out_dtype, epilogue=Epilogue(**epilogue))
+    return _delivered(made, out)
 
 
 def without_triton(error: ImportError) -> Unavailable:

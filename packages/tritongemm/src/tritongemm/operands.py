@@ -155,6 +155,21 @@ def check_kinds(call: Call, operands: Mapping[str, Any]) -> bool:
     return True
 
 
+def check_has_numbers(argument: str, x: Any, purpose: str) -> None:
+    """Checks that an array is not a tensor on device meta, which is a shape and a type only.
+
+    Args:
+        argument: What the caller calls x.
+        x: An array.
+        purpose: What its numbers are for, as in "no numbers to compare".
+
+    Raises:
+        UsageError: It is one.
+    """
+    if getattr(x, "is_meta", False):
+        raise UsageError(f"{argument}: on device meta it has no numbers to {purpose}; give one that has.")
+
+
 def check_matrix(call: Call, argument: str, x: Any) -> None:
     """Checks that something is a NumPy array, typed bits or a torch tensor whose memory can be read through strides.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from tritongemm.auditing.devices import (
     Launched,
     NoPayloads,
     codes_of,
+    note_overwritten,
     values_of,
 )
 from tritongemm.auditing.symptoms import PRECISION
@@ -411,7 +412,7 @@ def _numbers_are_right(
     for domain in (EXACT, FLOATS):
         try:
             launched = device.run(c, a, b, dtypes, domain=domain, layout=layout)
-            _remember(evidence, c.letter, replace(launched, unsanitised=(), notes=()), where)
+            note_overwritten(evidence.overwritten, c.letter, launched, where)
             break
         except fpsan_tools.OutOfBounds:
             raise
@@ -434,7 +435,6 @@ def _numbers_are_right(
 
 
 def _remember(evidence: AlgebraEvidence, letter: str, launched: Launched, where: str) -> None:
-    if launched.overwritten:
-        evidence.overwritten.setdefault(letter, f"{' and '.join(launched.overwritten)} at {where}")
+    note_overwritten(evidence.overwritten, letter, launched, where)
     for store, found in ((evidence.unsanitised, launched.unsanitised), (evidence.notes, launched.notes)):
         store[letter] = tuple(dict.fromkeys((*store.get(letter, ()), *found)))

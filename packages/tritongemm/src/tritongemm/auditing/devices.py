@@ -57,6 +57,12 @@ class Launched:
     overwritten: tuple[str, ...] = ()
 
 
+def note_overwritten(found: dict[str, str], letter: str, launched: Launched, where: str) -> None:
+    """Notes by kernel letter which operands a kernel writes to, and where that was seen first."""
+    if launched.overwritten:
+        found.setdefault(letter, f"{' and '.join(launched.overwritten)} at {where}")
+
+
 FLOATS, PAYLOADS, EXACT = "floats", "payloads", "exact"
 # What the evaluator calls them; floats are evaluated as the device says.
 _DOMAINS = {PAYLOADS: "payload", EXACT: "real"}

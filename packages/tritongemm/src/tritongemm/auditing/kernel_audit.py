@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from tritongemm.auditing.document import Document
 from tritongemm.auditing.kernel_algebra import GPU_ONLY, NOT_APPLICABLE, UNKNOWN, KernelAlgebra, compare_payloads
 from tritongemm.auditing.measured import Measured, measure
 from tritongemm.auditing.saving import save_report
-from tritongemm.auditing.second_look import samples
+from tritongemm.auditing.second_look import Sample, samples
 from tritongemm.auditing.trials import (
     OWN_INPUTS,
     CpuPlace,
@@ -474,6 +475,7 @@ class _Run:
             if spec.why == OWN_INPUTS:
                 raise UsageError(f"--data: the reference fails in float64 on these inputs: {error}") from error
             return
+        near = self._samples(here, spec)
         for side in sides:
             if side.failed:
                 continue
@@ -505,13 +507,19 @@ class _Run:
                     golden_dtype=right.dtype,
                     unit=_unit(inputs),
                 )
-                side.measured.append(self._second_look(found, here, spec, its))
+                near, again = itertools.tee(near)
+                side.measured.append(self._second_look(found, again, its))
 
-    def _second_look(self, m: Measured, inputs: Inputs, spec: Spec, its: str) -> Measured:
+    def _samples(self, inputs: Inputs, spec: Spec) -> Iterator[Sample]:
+        """More results of the reference, each computed when somebody asks for it; none of fp64 inputs."""
+        if not takes_fp64(inputs):
+            yield from samples(lambda given: self._called(self.case.reference, given, spec), inputs, spec.seed)
+
+    def _second_look(self, m: Measured, near: Iterator[Sample], its: str) -> Measured:
         """The same measured beside more results of the reference, if it is refused for its rounding errors."""
-        if not m.may_be_luck or math.prod(m.shape) > _LOOKED_AT or takes_fp64(inputs):
+        if not m.may_be_luck or math.prod(m.shape) > _LOOKED_AT:
             return m
-        for sample in samples(lambda given: self._called(self.case.reference, given, spec), inputs, spec.seed):
+        for sample in near:
             rms, largest = sample.get(its, (0.0, 0.0))
             m = replace(m, next_to_it=(max(rms, m.next_to_it[0]), max(largest, m.next_to_it[1])))
             if m.accepted or time.monotonic() > self.deadline:
@@ -656,9 +664,11 @@ class _Run:
         outputs = self._run_side(probe, spec, here)
         if outputs is None:
             return
+        near = self._samples(here, spec)
         for mine, (its, own, right) in paired(outputs, golden).items():
             found = measure(spec, mine, own, library.get(its), right.values, moved[its].values)
-            probe.measured.append(self._second_look(found, here, spec, its))
+            near, again = itertools.tee(near)
+            probe.measured.append(self._second_look(found, again, its))
 
     def reads(self, side: Side) -> str:
         """Which inputs results depend on otherwise than in the reference, at the first sizes of another formula."""

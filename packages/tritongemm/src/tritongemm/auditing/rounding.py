@@ -15,7 +15,7 @@ from tritongemm.accuracy import BoundedOrder, ErrorAccumulator, ErrorReport, Tol
 from tritongemm.assertions import closeness
 from tritongemm.auditing.clock import OutOfTime
 from tritongemm.auditing.contestants import Contestant
-from tritongemm.auditing.devices import Array, Cpu, Device, Gpu, Launched, codes_of, values_of
+from tritongemm.auditing.devices import Array, Cpu, Device, Gpu, Launched, codes_of, note_overwritten, values_of
 from tritongemm.auditing.explanation import Contrast, Identified, identify, layout_order
 from tritongemm.auditing.growth import Growth, measure_growth
 from tritongemm.auditing.implied_orders import AnyOrder, ModeOrder, Order
@@ -321,14 +321,8 @@ def _evaluate(
     results = {c.letter: device.run(c, x, y, setting.dtypes) for c in contestants}
     for letter, launched in results.items():
         evidence.launched.setdefault(letter, launched)
-    _see_overwritten(evidence, results, f"{x.shape[0]}x{y.shape[1]}x{x.shape[1]}")
+        note_overwritten(evidence.overwritten, letter, launched, f"{x.shape[0]}x{y.shape[1]}x{x.shape[1]}")
     return results
-
-
-def _see_overwritten(evidence: RoundingEvidence, results: Mapping[str, Launched], where: str) -> None:
-    for letter, launched in results.items():
-        if launched.overwritten:
-            evidence.overwritten.setdefault(letter, f"{' and '.join(launched.overwritten)} at {where}")
 
 
 def _look_at_precision(
@@ -418,7 +412,8 @@ def full(
     show("running the kernels", 0)
     results = {c.letter: device.run(c, a, b, dtypes) for c in contestants}
     evidence.launched = dict(results)
-    _see_overwritten(evidence, results, f"{M}x{N}x{a.shape[1]}")
+    for letter, launched in results.items():
+        note_overwritten(evidence.overwritten, letter, launched, f"{M}x{N}x{a.shape[1]}")
     library = device.library(a, b, dtypes)
     rng = np.random.default_rng([setting.seed, 2])
     rows, columns = (np.sort(rng.choice(n, min(n, _IDENTIFIED_SIDE), replace=False)) for n in (M, N))

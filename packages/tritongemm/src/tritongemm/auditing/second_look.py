@@ -20,7 +20,6 @@ import numpy as np
 import numfmt
 from tritongemm.auditing.trials import Inputs, Refused, Values, in_float32, in_float64
 from tritongemm.errors import UsageError
-from tritongemm.matrices import is_torch
 from tritongemm.orders import SummationOrder
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -47,7 +46,7 @@ def samples(reference: Callable[[Inputs], Mapping[str, Values]], inputs: Inputs,
     here = reference(in_float64(inputs))
     for number in range(_NEIGHBOURS + 1):
         rng = np.random.default_rng([seed, 13, number])
-        near = _in_fp32(in_float64(inputs, rng, numfmt.FP32.unit_roundoff) if number else inputs)
+        near = in_float32(in_float64(inputs, rng, numfmt.FP32.unit_roundoff) if number else inputs, wide=True)
         try:
             right = reference(in_float64(near))
             with serial_products():
@@ -59,17 +58,6 @@ def samples(reference: Callable[[Inputs], Mapping[str, Values]], inputs: Inputs,
 
 def _larger(x: tuple[float, float], y: tuple[float, float]) -> tuple[float, float]:
     return max(x[0], y[0]), max(x[1], y[1])
-
-
-def _in_fp32(inputs: Inputs) -> Inputs:
-    """Floats of every type as fp32; what is narrower without loss."""
-    made = in_float32(inputs)
-    for name, x in made.items():
-        if is_torch(x) and x.is_floating_point():
-            made[name] = x.float()
-        elif isinstance(x, np.ndarray) and x.dtype == np.float64:
-            made[name] = x.astype(np.float32)
-    return made
 
 
 def _size(got: Values | None, wanted: Values) -> tuple[float, float]:

@@ -214,12 +214,13 @@ def takes_fp64(inputs: Inputs) -> bool:
     return any((kind := float_element(x)) is not None and kind.name == "fp64" for x in inputs.values())
 
 
-def in_float32(inputs: Inputs) -> Inputs:
-    """The same inputs with 8- and 16-bit floats widened to float32, for references that lack these types."""
+def in_float32(inputs: Inputs, wide: bool = False) -> Inputs:
+    """The same inputs with 8- and 16-bit floats widened to float32, for references that lack these types; with `wide`,
+    float64 is rounded to it too."""
     kinds = {name: float_element(x) for name, x in inputs.items()}
     return {
         name: x
-        if (kind := kinds[name]) is None or kind.format.bits > 16
+        if (kind := kinds[name]) is None or kind.format.bits == 32 or (kind.format.bits == 64 and not wide)
         else like(x if is_torch(x) else np.zeros(0, np.float32), widened(x), "fp32")
         for name, x in inputs.items()
     }
