@@ -322,6 +322,17 @@ def test_a_compiled_call_is_one_graph_for_all_shapes_and_has_the_same_bits(call,
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
+def test_what_payloads_are_known_compiles_nothing_again(compiled, monkeypatch):
+    rules = pytest.importorskip("fpsan_tools.torch_rules").RULES
+    for name in (library.PRODUCT, library.SCALED):
+        monkeypatch.delitem(rules, name, raising=False)
+    function = compiled(CALLS["mm"])
+    for M in (3, 6):
+        operands = random(M, 4), random(4, 5), random(5)
+        assert same_bits(function(*operands), CALLS["mm"](*operands))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
 def test_compiled_gradients_have_the_same_bits(compiled):
     def loss(a, b, bias):
         return tritongemm.linear(a, b, bias, activation="gelu").square().sum()

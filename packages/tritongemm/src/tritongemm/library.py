@@ -371,7 +371,13 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
 
 # ------------------------------------------------------------------------------------------------------------- payloads
 def _teach() -> None:
-    """Gives fpsan-tools' torch mode the payloads of the operators, once it is there."""
+    """Gives fpsan-tools' torch mode the payloads of the operators, once it is there.
+
+    Not while torch.compile traces, which would compile again when the table has grown: where such a mode is on, torch
+    compiles nothing and calls this.
+    """
+    if torch.compiler.is_compiling():
+        return
     rules = sys.modules.get("fpsan_tools.torch_rules")
     if rules is not None and PRODUCT not in rules.RULES:
         rules.RULES[PRODUCT], rules.RULES[SCALED] = _product_payloads, _scaled_payloads
